@@ -1,0 +1,2 @@
+//! The portcullis command.
+fn main() {}

@@ -1,0 +1,514 @@
+//! Strict JSON: one scan over the bytes, and nothing understood twice.
+//!
+//! The gateway judges, shows, digests and forwards the same bytes, so it needs what no crate
+//! gives at once: slices of the source, duplicate members refused at any depth (compared as
+//! decoded strings), and caps on depth, members and numbers, all in one pass without building
+//! a tree. Numbers are never converted.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+/// Caps on what is read. Depth and members also bound the memory a scan may use.
+#[derive(Debug, Clone, Copy)]
+pub struct JsonLimits {
+    /// Deepest nesting of arrays and objects.
+    pub depth_max: usize,
+    /// Most members and elements in the whole text.
+    pub items_max: usize,
+    /// Longest number, in bytes.
+    pub number_bytes_max: usize,
+}
+
+impl Default for JsonLimits {
+    fn default() -> Self {
+        Self { depth_max: 64, items_max: 200_000, number_bytes_max: 400 }
+    }
+}
+
+/// Why a text was refused, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{fault} at byte {at}")]
+pub struct JsonError {
+    /// What is wrong.
+    pub fault: JsonFault,
+    /// Offset of the fault in bytes.
+    pub at: usize,
+}
+
+/// The kinds of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonFault {
+    /// The bytes are not UTF-8.
+    #[error("the text is not UTF-8")]
+    Utf8,
+    /// The text ends too early.
+    #[error("the text ends too early")]
+    End,
+    /// A character that JSON does not allow here.
+    #[error("unexpected character")]
+    Character,
+    /// Something follows the value.
+    #[error("something follows the value")]
+    Trailing,
+    /// A bad escape or a lone surrogate in a string.
+    #[error("bad escape in a string")]
+    Escape,
+    /// A control character inside a string.
+    #[error("control character in a string")]
+    Control,
+    /// A number that JSON does not allow, or a longer one than allowed.
+    #[error("bad or too long number")]
+    Number,
+    /// Two members of one object decode to the same name.
+    #[error("duplicate member name")]
+    Duplicate,
+    /// Nesting beyond the cap.
+    #[error("nested too deeply")]
+    Depth,
+    /// More members and elements than the cap.
+    #[error("too many members")]
+    Items,
+    /// A value of another type than the reader needs.
+    #[error("value of the wrong type")]
+    Type,
+    /// The caller of the reader refused what it read.
+    #[error("refused")]
+    Refused,
+}
+
+/// The type of a value, told by its first byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// The kind of a value that [`Reader::value`] returned.
+#[must_use]
+pub fn kind_of(raw: &str) -> Kind {
+    match raw.bytes().next() {
+        Some(b'{') => Kind::Object,
+        Some(b'[') => Kind::Array,
+        Some(b'"') => Kind::String,
+        Some(b't' | b'f') => Kind::Bool,
+        Some(b'n') | None => Kind::Null,
+        Some(_) => Kind::Number,
+    }
+}
+
+/// Objects up to this size find duplicates by looking at each name; larger ones keep a set.
+const LINEAR_NAMES_MAX: usize = 16;
+
+/// Reads one JSON text front to back.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    depth: usize,
+    items: usize,
+    limits: JsonLimits,
+    // Names of the objects that are open, innermost last; one allocation for all of them.
+    names: Vec<Cow<'a, str>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts reading `bytes`.
+    ///
+    /// # Errors
+    /// [`JsonFault::Utf8`] if they are not UTF-8.
+    pub fn new(bytes: &'a [u8], limits: JsonLimits) -> Result<Self, JsonError> {
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| JsonError { fault: JsonFault::Utf8, at: e.valid_up_to() })?;
+        Ok(Self { text, bytes, at: 0, depth: 0, items: 0, limits, names: Vec::new() })
+    }
+
+    /// An error at the current place, for callers that refuse what they read.
+    #[must_use]
+    pub fn refuse(&self, fault: JsonFault) -> JsonError {
+        JsonError { fault, at: self.at }
+    }
+
+    /// The kind of the next value, without reading it.
+    ///
+    /// # Errors
+    /// [`JsonFault::End`] or [`JsonFault::Character`] if no value starts here.
+    pub fn peek(&mut self) -> Result<Kind, JsonError> {
+        self.blank();
+        match self.bytes.get(self.at) {
+            Some(b'{') => Ok(Kind::Object),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b'"') => Ok(Kind::String),
+            Some(b't' | b'f') => Ok(Kind::Bool),
+            Some(b'n') => Ok(Kind::Null),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            Some(_) => Err(self.refuse(JsonFault::Character)),
+            None => Err(self.refuse(JsonFault::End)),
+        }
+    }
+
+    /// Checks and skips the next value; returns its exact source text.
+    ///
+    /// # Errors
+    /// Any [`JsonError`].
+    pub fn value(&mut self) -> Result<&'a str, JsonError> {
+        match self.peek()? {
+            Kind::Object => self.object(|reader, _| reader.value().map(drop)),
+            Kind::Array => self.array(|reader| reader.value().map(drop)),
+            Kind::String => self.string().map(|(raw, _)| raw),
+            Kind::Number => self.number(),
+            Kind::Bool | Kind::Null => self.literal(),
+        }
+    }
+
+    /// Reads an object. `member` gets each decoded name and must read exactly one value.
+    ///
+    /// # Errors
+    /// Any [`JsonError`], also [`JsonFault::Duplicate`] and what `member` returns.
+    pub fn object<F>(&mut self, mut member: F) -> Result<&'a str, JsonError>
+    where
+        F: FnMut(&mut Self, &Cow<'a, str>) -> Result<(), JsonError>,
+    {
+        let start = self.enter(b'{')?;
+        let base = self.names.len();
+        let mut many: BTreeSet<Cow<'a, str>> = BTreeSet::new();
+        if !self.close(b'}')? {
+            loop {
+                self.count()?;
+                let name = self.name(base, &mut many)?;
+                self.expect(b':')?;
+                member(self, &name)?;
+                if !self.more(b'}')? {
+                    break;
+                }
+            }
+        }
+        self.names.truncate(base);
+        self.leave(start)
+    }
+
+    /// Reads an array. `element` must read exactly one value each time.
+    ///
+    /// # Errors
+    /// Any [`JsonError`], also what `element` returns.
+    pub fn array<F>(&mut self, mut element: F) -> Result<&'a str, JsonError>
+    where
+        F: FnMut(&mut Self) -> Result<(), JsonError>,
+    {
+        let start = self.enter(b'[')?;
+        if !self.close(b']')? {
+            loop {
+                self.count()?;
+                element(self)?;
+                if !self.more(b']')? {
+                    break;
+                }
+            }
+        }
+        self.leave(start)
+    }
+
+    /// Reads a string; returns its source text with quotes, and its decoded value.
+    ///
+    /// # Errors
+    /// Any [`JsonError`]; [`JsonFault::Type`] if the next value is no string.
+    pub fn string(&mut self) -> Result<(&'a str, Cow<'a, str>), JsonError> {
+        if self.peek()? != Kind::String {
+            return Err(self.refuse(JsonFault::Type));
+        }
+        let start = self.at;
+        self.at += 1;
+        let mut escaped = false;
+        loop {
+            match self.bytes.get(self.at) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(0..=0x1f) => return Err(self.refuse(JsonFault::Control)),
+                Some(_) => self.at += 1,
+                None => return Err(self.refuse(JsonFault::End)),
+            }
+        }
+        self.at += 1;
+        let raw = self.slice(start, self.at)?;
+        let inner = self.slice(start + 1, self.at - 1)?;
+        let decoded = if escaped { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) };
+        Ok((raw, decoded))
+    }
+
+    /// Ends the reading: nothing but white space may follow.
+    ///
+    /// # Errors
+    /// [`JsonFault::Trailing`] if something does.
+    pub fn end(mut self) -> Result<(), JsonError> {
+        self.blank();
+        if self.at == self.bytes.len() { Ok(()) } else { Err(self.refuse(JsonFault::Trailing)) }
+    }
+
+    fn name(
+        &mut self,
+        base: usize,
+        many: &mut BTreeSet<Cow<'a, str>>,
+    ) -> Result<Cow<'a, str>, JsonError> {
+        let (_, name) = self.string().map_err(|e| match e.fault {
+            JsonFault::Type => JsonError { fault: JsonFault::Character, at: e.at },
+            _ => e,
+        })?;
+        let seen = self.names.get(base..).unwrap_or_default();
+        let fresh = if seen.len() < LINEAR_NAMES_MAX {
+            let fresh = !seen.contains(&name);
+            self.names.push(name.clone());
+            fresh
+        } else {
+            if many.is_empty() {
+                many.extend(seen.iter().cloned());
+            }
+            many.insert(name.clone())
+        };
+        if fresh { Ok(name) } else { Err(self.refuse(JsonFault::Duplicate)) }
+    }
+
+    fn enter(&mut self, open: u8) -> Result<usize, JsonError> {
+        self.blank();
+        if self.bytes.get(self.at) != Some(&open) {
+            return Err(self.refuse(JsonFault::Type));
+        }
+        if self.depth == self.limits.depth_max {
+            return Err(self.refuse(JsonFault::Depth));
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(self.at - 1)
+    }
+
+    fn leave(&mut self, start: usize) -> Result<&'a str, JsonError> {
+        self.depth -= 1;
+        self.slice(start, self.at)
+    }
+
+    fn close(&mut self, close: u8) -> Result<bool, JsonError> {
+        self.blank();
+        match self.bytes.get(self.at) {
+            Some(&byte) if byte == close => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(_) => Ok(false),
+            None => Err(self.refuse(JsonFault::End)),
+        }
+    }
+
+    fn more(&mut self, close: u8) -> Result<bool, JsonError> {
+        if self.close(close)? {
+            return Ok(false);
+        }
+        self.expect(b',')?;
+        Ok(true)
+    }
+
+    fn count(&mut self) -> Result<(), JsonError> {
+        self.items += 1;
+        if self.items > self.limits.items_max {
+            return Err(self.refuse(JsonFault::Items));
+        }
+        Ok(())
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
+        self.blank();
+        match self.bytes.get(self.at) {
+            Some(&found) if found == byte => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(_) => Err(self.refuse(JsonFault::Character)),
+            None => Err(self.refuse(JsonFault::End)),
+        }
+    }
+
+    fn blank(&mut self) {
+        while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn literal(&mut self) -> Result<&'a str, JsonError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let length = [&b"true"[..], b"false", b"null"]
+            .iter()
+            .find(|word| rest.starts_with(word))
+            .map(|word| word.len())
+            .ok_or_else(|| self.refuse(JsonFault::Character))?;
+        self.at += length;
+        self.slice(self.at - length, self.at)
+    }
+
+    fn number(&mut self) -> Result<&'a str, JsonError> {
+        let start = self.at;
+        self.take(|b| b == b'-', 1);
+        let zero = self.bytes.get(self.at) == Some(&b'0');
+        let whole = self.take(|b| b.is_ascii_digit(), usize::MAX);
+        let mut well = whole > 0 && !(zero && whole > 1);
+        if self.take(|b| b == b'.', 1) == 1 {
+            well &= self.take(|b| b.is_ascii_digit(), usize::MAX) > 0;
+        }
+        if self.take(|b| matches!(b, b'e' | b'E'), 1) == 1 {
+            self.take(|b| matches!(b, b'+' | b'-'), 1);
+            well &= self.take(|b| b.is_ascii_digit(), usize::MAX) > 0;
+        }
+        if !well || self.at - start > self.limits.number_bytes_max {
+            return Err(JsonError { fault: JsonFault::Number, at: start });
+        }
+        self.slice(start, self.at)
+    }
+
+    fn take(&mut self, wanted: impl Fn(u8) -> bool, most: usize) -> usize {
+        let start = self.at;
+        while self.at - start < most && self.bytes.get(self.at).is_some_and(|&b| wanted(b)) {
+            self.at += 1;
+        }
+        self.at - start
+    }
+
+    fn escape(&mut self) -> Result<(), JsonError> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 2;
+                Ok(())
+            }
+            Some(b'u') => self.unicode_escape(),
+            Some(_) => Err(self.refuse(JsonFault::Escape)),
+            None => Err(self.refuse(JsonFault::End)),
+        }
+    }
+
+    fn unicode_escape(&mut self) -> Result<(), JsonError> {
+        let first = hex4(self.bytes, self.at + 2).ok_or_else(|| self.refuse(JsonFault::Escape))?;
+        let wide = match first {
+            0xd800..=0xdbff => {
+                let marked = self.bytes.get(self.at + 6..self.at + 8) == Some(b"\\u");
+                let low = hex4(self.bytes, self.at + 8).unwrap_or(0);
+                if !marked || !(0xdc00..=0xdfff).contains(&low) {
+                    return Err(self.refuse(JsonFault::Escape));
+                }
+                true
+            }
+            0xdc00..=0xdfff => return Err(self.refuse(JsonFault::Escape)),
+            _ => false,
+        };
+        self.at += if wide { 12 } else { 6 };
+        Ok(())
+    }
+
+    fn slice(&self, from: usize, to: usize) -> Result<&'a str, JsonError> {
+        self.text.get(from..to).ok_or_else(|| self.refuse(JsonFault::Character))
+    }
+}
+
+/// Checks that `bytes` are exactly one JSON value within `limits`; returns it without the
+/// white space around it.
+///
+/// # Errors
+/// Any [`JsonError`].
+pub fn check(bytes: &[u8], limits: JsonLimits) -> Result<&str, JsonError> {
+    let mut reader = Reader::new(bytes, limits)?;
+    let value = reader.value()?;
+    reader.end()?;
+    Ok(value)
+}
+
+/// The decoded value of a string that a [`Reader`] returned as source text; `None` if the text
+/// is no string.
+#[must_use]
+pub fn decode(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
+    Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
+}
+
+/// Writes `text` as a JSON string with the escapes of RFC 8785, section 3.2.2.2.
+pub fn write_string(out: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\u{8}' => out.push_str("\\b"),
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\u{c}' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '\0'..='\u{1f}' => {
+                // Writing into a String cannot fail.
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            _ => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// `text` as a JSON string.
+#[must_use]
+pub fn quote(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    write_string(&mut out, text);
+    out
+}
+
+fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
+    let digits = bytes.get(at..at + 4)?;
+    digits.iter().try_fold(0, |sum, &b| Some(sum * 16 + char::from(b).to_digit(16)?))
+}
+
+// The text was checked by `Reader::string`, so an escape that does not decode cannot occur; it
+// would come out as U+FFFD.
+fn unescape(inner: &str) -> String {
+    let mut out = String::with_capacity(inner.len());
+    let mut units: Vec<u16> = Vec::new();
+    let mut rest = inner.chars();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            flush(&mut out, &mut units);
+            out.push(c);
+            continue;
+        }
+        let plain = match rest.next() {
+            Some('u') => {
+                let unit =
+                    rest.by_ref().take(4).fold(0, |n, d| n * 16 + d.to_digit(16).unwrap_or(0));
+                units.push(u16::try_from(unit).unwrap_or(0xfffd));
+                continue;
+            }
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some(other) => other,
+            None => break,
+        };
+        flush(&mut out, &mut units);
+        out.push(plain);
+    }
+    flush(&mut out, &mut units);
+    out
+}
+
+fn flush(out: &mut String, units: &mut Vec<u16>) {
+    if !units.is_empty() {
+        out.extend(char::decode_utf16(units.drain(..)).map(|c| c.unwrap_or('\u{fffd}')));
+    }
+}

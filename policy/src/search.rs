@@ -1,0 +1,1 @@
+//! Ranks the tools of one scope for a query.
