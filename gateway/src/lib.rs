@@ -1,1 +1,5 @@
 //! Placeholder.
+
+pub mod audit;
+pub mod identity;
+pub mod telemetry;
