@@ -1,1 +1,403 @@
-//! Decide.
+//! Run, park or refuse: the one decision.
+//!
+//! Every path and every protocol revision asks here and nowhere else. What an agent sees is
+//! defined as what this module would not refuse for want of a grant. A [`Permit`] is the only
+//! key to an upstream; it is made here, by [`decide`] and by [`decide_approved`].
+
+use crate::canonical::{Digest, canonical};
+use crate::definition::Approval;
+use crate::diagnostic::Location;
+use crate::json::JsonLimits;
+use crate::ledger::Approved;
+use crate::name::ServerName;
+use crate::scope::{Approve, Missing, Scope, ScopedTool, View};
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+
+/// What an agent asks for. Names and URIs are those it was shown.
+#[derive(Debug, Clone)]
+pub enum Ask {
+    /// `tools/call`.
+    Tool {
+        /// The exposed name.
+        name: String,
+        /// The source text of `arguments`, an object; `None` if the member is absent.
+        arguments: Option<Bytes>,
+    },
+    /// `resources/read`.
+    Resource {
+        /// The URI.
+        uri: String,
+    },
+    /// `prompts/get`.
+    Prompt {
+        /// The exposed name.
+        name: String,
+    },
+    /// `completion/complete` for an argument of a prompt.
+    CompletePrompt {
+        /// The exposed name of the prompt.
+        name: String,
+    },
+    /// `completion/complete` for a variable of a resource template.
+    CompleteTemplate {
+        /// The URI template.
+        template: String,
+    },
+}
+
+/// Counters of the asking agent, taken by the gateway at this moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// Calls in flight, without this one.
+    pub concurrent_calls: u32,
+    /// Calls started within the last minute, without this one.
+    pub calls_last_minute: u32,
+    /// Parked calls, without this one.
+    pub parked_calls: u32,
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Decision {
+    /// Go ahead; the permit opens the upstream once.
+    Run(Permit),
+    /// Wait for an approval.
+    Park(Request),
+    /// No.
+    Refuse(Refusal),
+}
+
+/// What a [`Permit`] opens.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A call of a tool.
+    Tool {
+        /// The tool.
+        tool: Arc<ScopedTool>,
+        /// The source text of `arguments` to send; `None` sends none.
+        arguments: Option<Bytes>,
+    },
+    /// A read of a resource.
+    Resource {
+        /// Its server.
+        server: ServerName,
+        /// Its URI, as the server listed it or as its template covers it.
+        uri: String,
+    },
+    /// A prompt.
+    Prompt {
+        /// Its server.
+        server: ServerName,
+        /// Its name as the server registers it.
+        name: String,
+    },
+    /// A completion for a prompt's argument.
+    CompletePrompt {
+        /// Its server.
+        server: ServerName,
+        /// The prompt's name as the server registers it.
+        name: String,
+    },
+    /// A completion for a template's variable.
+    CompleteTemplate {
+        /// Its server.
+        server: ServerName,
+        /// The URI template.
+        template: String,
+    },
+}
+
+impl Target {
+    /// The server that is opened.
+    #[must_use]
+    pub fn server(&self) -> &ServerName {
+        match self {
+            Self::Tool { tool, .. } => &tool.server,
+            Self::Resource { server, .. }
+            | Self::Prompt { server, .. }
+            | Self::CompletePrompt { server, .. }
+            | Self::CompleteTemplate { server, .. } => server,
+        }
+    }
+}
+
+/// Leave to send one request to one upstream. Not clonable: using it ends it.
+#[derive(Debug)]
+pub struct Permit {
+    // INVARIANT: made by `decide` or `decide_approved` alone, so holding one proves the decision.
+    target: Target,
+    generation: u64,
+}
+
+impl Permit {
+    /// What it opens.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Ends the permit and returns what it opened.
+    #[must_use]
+    pub fn spend(self) -> Target {
+        self.target
+    }
+
+    /// The policy generation that decided.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+}
+
+/// A call that waits for an approval.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The tool.
+    pub tool: Arc<ScopedTool>,
+    /// The arguments in canonical form 1: what is shown, digested and sent.
+    pub arguments: String,
+    /// Digest of `arguments`.
+    pub digest: Digest,
+    /// The rule that asks.
+    pub rule: Location,
+    /// How it is decided.
+    pub approval: Approval,
+    /// The policy generation that decided.
+    pub generation: u64,
+}
+
+/// Why not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It exists but no grant covers it. The agent is not told apart from [`Reason::Unknown`].
+    Hidden,
+    /// Nothing of that name exists.
+    Unknown,
+    /// It is granted but not there.
+    Missing,
+    /// A limit of the policy is reached.
+    Limit,
+    /// The arguments cannot be understood.
+    Arguments,
+    /// It was approved, but policy or tool changed since.
+    Revoked,
+}
+
+impl Reason {
+    /// The word in audit and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Unknown => "unknown",
+            Self::Missing => "missing",
+            Self::Limit => "limit",
+            Self::Arguments => "arguments",
+            Self::Revoked => "revoked",
+        }
+    }
+}
+
+/// A refusal: nothing was sent and nothing was parked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// For audit and metrics only; the text does not tell hidden from unknown.
+    pub reason: Reason,
+    /// What the agent reads: what was refused, why, and what it may use instead.
+    pub text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Decides one request of the agent of `scope` that was made on `view`.
+#[must_use]
+pub fn decide(scope: &Scope, view: &View, ask: Ask, usage: &Usage) -> Decision {
+    let target = match ask {
+        Ask::Tool { name, arguments } => return decide_call(scope, view, &name, arguments, usage),
+        Ask::Resource { uri } => view
+            .resource_owner(&uri)
+            .map(|server| Target::Resource { server: server.clone(), uri: uri.clone() })
+            .ok_or(("resource", uri)),
+        Ask::Prompt { name } => view
+            .prompt(&name)
+            .map(|(server, native)| Target::Prompt {
+                server: server.clone(),
+                name: native.to_owned(),
+            })
+            .ok_or(("prompt", name)),
+        Ask::CompletePrompt { name } => view
+            .prompt(&name)
+            .map(|(server, native)| Target::CompletePrompt {
+                server: server.clone(),
+                name: native.to_owned(),
+            })
+            .ok_or(("prompt", name)),
+        Ask::CompleteTemplate { template } => view
+            .template_owner(&template)
+            .map(|server| Target::CompleteTemplate {
+                server: server.clone(),
+                template: template.clone(),
+            })
+            .ok_or(("resource template", template)),
+    };
+    match target {
+        Ok(target) => match over_limit(scope, usage) {
+            Some(refusal) => Decision::Refuse(refusal),
+            None => Decision::Run(Permit { target, generation: scope.generation }),
+        },
+        Err((what, asked)) => Decision::Refuse(Refusal {
+            reason: Reason::Unknown,
+            text: format!(
+                "{what} {} is not available to agent `{}`, and nothing was sent. {}",
+                shown(&asked),
+                scope.agent.name,
+                view.authorised()
+            ),
+        }),
+    }
+}
+
+/// Decides an approved call anew, at the moment it would run.
+///
+/// # Errors
+/// The [`Refusal`] if the scope of this moment no longer reaches the tool, or if its definition
+/// is another one than the approver saw.
+pub fn decide_approved(scope: &Scope, approved: &Approved) -> Result<Permit, Refusal> {
+    let revoked = |why: &str| Refusal {
+        reason: Reason::Revoked,
+        text: format!(
+            "The approval of `{}` no longer holds: {why}. The call did not run. Repeat it to ask again.",
+            approved.exposed()
+        ),
+    };
+    let Some(tool) = scope.tool(approved.server(), approved.tool()) else {
+        return Err(revoked(
+            "the policy or the server changed and the tool is not available any more",
+        ));
+    };
+    if tool.hash != approved.definition() {
+        return Err(revoked("the server changed the tool's definition since it was shown"));
+    }
+    let arguments = Some(Bytes::copy_from_slice(approved.arguments().as_bytes()));
+    let target = Target::Tool { tool: Arc::clone(tool), arguments };
+    Ok(Permit { target, generation: scope.generation })
+}
+
+fn decide_call(
+    scope: &Scope,
+    view: &View,
+    name: &str,
+    arguments: Option<Bytes>,
+    usage: &Usage,
+) -> Decision {
+    let Some(tool) = view.tool(name) else {
+        return Decision::Refuse(absent(scope, view, name));
+    };
+    if let Some(refusal) = over_limit(scope, usage) {
+        return Decision::Refuse(refusal);
+    }
+    let rule = match &tool.approve {
+        Approve::Auto { .. } => {
+            let target = Target::Tool { tool: Arc::clone(tool), arguments };
+            return Decision::Run(Permit { target, generation: scope.generation });
+        }
+        Approve::Ask { rule } => rule.clone(),
+    };
+    let sent = arguments.as_deref().unwrap_or(b"{}");
+    let arguments = match canonical(sent, JsonLimits::default()) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            return Decision::Refuse(Refusal {
+                reason: Reason::Arguments,
+                text: format!(
+                    "The arguments of {} cannot be used: {error}. Nothing was sent.",
+                    shown(name)
+                ),
+            });
+        }
+    };
+    Decision::Park(Request {
+        tool: Arc::clone(tool),
+        digest: Digest::of(arguments.as_bytes()),
+        arguments,
+        rule,
+        approval: scope.approval.clone(),
+        generation: scope.generation,
+    })
+}
+
+/// The refusal for one more parked call than the policy allows; `None` below the limit. Asked
+/// when a card is about to be made, since a repeat that joins a card makes none.
+#[must_use]
+pub fn over_parked(scope: &Scope, usage: &Usage) -> Option<Refusal> {
+    let most = scope.limits.parked_calls;
+    (usage.parked_calls >= most).then(|| Refusal {
+        reason: Reason::Limit,
+        text: format!(
+            "Agent `{}` already has {most} calls that wait for approval, the most its policy allows. \
+             This call did not run and was not queued. Wait until some are decided.",
+            scope.agent.name
+        ),
+    })
+}
+
+fn over_limit(scope: &Scope, usage: &Usage) -> Option<Refusal> {
+    let limits = &scope.limits;
+    let text = if usage.concurrent_calls >= limits.concurrent_calls {
+        format!("{} calls at one time", limits.concurrent_calls)
+    } else if limits.calls_per_minute.is_some_and(|most| usage.calls_last_minute >= most) {
+        format!("{} calls a minute", limits.calls_per_minute.unwrap_or_default())
+    } else {
+        return None;
+    };
+    Some(Refusal {
+        reason: Reason::Limit,
+        text: format!(
+            "Agent `{}` is at its limit of {text}. Nothing was sent. Wait, then repeat the call.",
+            scope.agent.name
+        ),
+    })
+}
+
+fn absent(scope: &Scope, view: &View, name: &str) -> Refusal {
+    if let Some(missing) = view.missing_tool(name) {
+        return Refusal { reason: Reason::Missing, text: missing_text(name, missing) };
+    }
+    let reason = if scope.exists(name) { Reason::Hidden } else { Reason::Unknown };
+    Refusal {
+        reason,
+        text: format!(
+            "{} is not available to agent `{}`, and nothing was sent. {} Do not repeat this call.",
+            shown(name),
+            scope.agent.name,
+            view.authorised()
+        ),
+    }
+}
+
+fn missing_text(name: &str, missing: &Missing) -> String {
+    format!(
+        "{} is granted to you but not there: {}. Nothing was sent. {}",
+        shown(name),
+        missing.kind.cause(&missing.server),
+        missing.kind.next_step()
+    )
+}
+
+/// Longest piece of a foreign name that a message echoes, in characters.
+const ECHO_CHARS_MAX: usize = 128;
+
+/// A name from the wire as a message shows it: in backticks, cut, nothing invisible.
+#[must_use]
+pub fn shown(name: &str) -> String {
+    let cut: String = name.chars().take(ECHO_CHARS_MAX).collect();
+    let more = if cut.len() < name.len() { "…" } else { "" };
+    let plain = cut.chars().all(|c| c.is_ascii_graphic() || c == ' ');
+    if plain { format!("`{cut}{more}`") } else { format!("`{}{more}`", cut.escape_default()) }
+}

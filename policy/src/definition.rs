@@ -82,20 +82,44 @@ impl Selection {
         Self::Listed(Vec::new())
     }
 
-    /// The rule that covers `name`, by its place; `exactly` asks for the very spelling.
+    /// The place of the rule that covers `name`.
     #[must_use]
-    pub fn covering(&self, name: &ToolName, exactly: bool) -> Option<&Location> {
+    pub fn covering(&self, name: &ToolName) -> Option<&Location> {
         match self {
             Self::Every(location) => Some(location),
             Self::Listed(rules) => rules
                 .iter()
-                .find(|rule| {
-                    let case =
-                        if exactly && rule.pattern.is_exact() { Case::Exact } else { Case::Fold };
-                    rule.pattern.matches(name.as_str(), case)
-                })
+                .find(|rule| rule.pattern.matches(name.as_str(), Case::Fold))
                 .map(|rule| &rule.location),
         }
+    }
+
+    /// The place of the rule that spells `name` exactly, for names that differ from another one
+    /// only in case.
+    #[must_use]
+    pub fn spelling(&self, name: &ToolName) -> Option<&Location> {
+        match self {
+            Self::Every(_) => None,
+            Self::Listed(rules) => rules
+                .iter()
+                .find(|rule| rule.pattern.as_str() == name.as_str())
+                .map(|rule| &rule.location),
+        }
+    }
+
+    /// The rules that name exactly one thing.
+    pub fn exact_rules(&self) -> impl Iterator<Item = &Rule> {
+        let rules = match self {
+            Self::Every(_) => &[][..],
+            Self::Listed(rules) => rules,
+        };
+        rules.iter().filter(|rule| rule.pattern.is_exact())
+    }
+
+    /// True if it can cover nothing.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::Listed(rules) if rules.is_empty())
     }
 }
 

@@ -115,9 +115,10 @@ def opencode(setup):
         "autoupdate": False, "share": "disabled", "permission": {"*": "allow"},
         "provider": {"scripted": provider},
         "mcp": {SERVER: {**_server("remote", setup.url, setup.token), "enabled": True, "oauth": False}}}))
-    return Launch(["opencode", "run", "--format", "json", setup.prompt], {
+    # a given title spares the request for one; npm would fetch a plugin package in the background
+    return Launch(["opencode", "run", "--format", "json", "--title", "scripted", setup.prompt], {
         "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"})
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", "npm_config_offline": "true"})
 
 
 CLIS = {"claude": claude, "codex": codex, "opencode": opencode}

@@ -21,6 +21,7 @@ and may carry checks that run when the request for that turn arrives:
     "refuse": REGEX or [REGEX, ...]   none may match the newest tool results
     "offers": [NAME, ...]             each has to be among the offered tools
     "hides":  [NAME, ...]             none may be among the offered tools
+    "only":   [NAME, ...]             exactly these gateway tools are offered
 
 Names are the gateway's (`crm__refund`); what a CLI puts around them is taken off.
 `"defaults": {"NAME": "VALUE"}` at the top declares variables, written `<<NAME>>` in any
@@ -38,7 +39,10 @@ import time
 from dataclasses import dataclass, field
 
 SERVER = "gw"  # how the CLIs' configurations name the gateway
-TURN_KEYS = {"tool", "args", "calls", "text", "expect", "refuse", "offers", "hides"}
+TOP_KEYS = {"defaults", "turns", "conversations"}
+CONVERSATION_KEYS = {"name", "match", "turns"}
+CALL_KEYS = {"tool", "args"}
+TURN_KEYS = {"tool", "args", "calls", "text", "expect", "refuse", "offers", "hides", "only"}
 CALL_ID = re.compile(r"c(\d+)t(\d+)n\d+x[0-9a-f]+$")
 
 
@@ -58,6 +62,11 @@ class Tool:
         if self.space is None and self.wire.startswith("mcp__"):
             return self.wire.split("__", 2)[-1]
         return self.wire.removeprefix(SERVER + "_")
+
+    @property
+    def ours(self):
+        """Whether it comes over MCP: the CLI's own tools carry no mark."""
+        return self.plain != self.wire or bool(self.space and self.space.startswith("mcp__"))
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,12 @@ class Use:
     args: dict
 
 
+def listing(tools):
+    """The offered tools for a message: the gateway's by name, the CLI's own by number."""
+    ours = sorted(t.plain for t in tools if t.ours)
+    return f"offered: {', '.join(ours) or 'none'} and {len(tools) - len(ours)} of the CLI's own"
+
+
 def _many(value):
     return [value] if isinstance(value, str) else list(value or [])
 
@@ -112,8 +127,15 @@ def _lookup(names, name):
     return names[name]
 
 
+def _known(where, value, keys):
+    odd = set(value) - keys
+    if odd:
+        raise ScriptError(f"{where}: unknown keys {sorted(odd)}")
+
+
 class Conversation:
     def __init__(self, index, source):
+        _known("conversation", source, CONVERSATION_KEYS)
         self.index = index
         self.name = source.get("name", "main" if "match" not in source else f"#{index}")
         self.match = re.compile(source.get("match", ""))
@@ -125,9 +147,9 @@ class Conversation:
 
     def _validate(self, n, turn):
         where = f"{self.name}: turn {n}"
-        odd = set(turn) - TURN_KEYS
-        if odd:
-            raise ScriptError(f"{where}: unknown keys {sorted(odd)}")
+        _known(where, turn, TURN_KEYS)
+        for call in turn.get("calls", []):
+            _known(where, call, CALL_KEYS)
         if sum(k in turn for k in ("tool", "calls", "text")) != 1:
             raise ScriptError(f"{where}: needs one of tool, calls, text")
         if ("text" in turn) != (n == len(self.turns) - 1):
@@ -148,7 +170,8 @@ class Playbook:
     """Answers requests from a script and keeps the account of it."""
 
     def __init__(self, source, values=None):
-        names = dict(source.get("defaults", {}), **(values or {}))
+        _known("script", source, TOP_KEYS)
+        names = {**source.get("defaults", {}), **(values or {})}
         listed = source.get("conversations") or [{"turns": source.get("turns")}]
         self.conversations = [Conversation(i, _fill(c, names)) for i, c in enumerate(listed)]
         self._lock = threading.Lock()
@@ -210,15 +233,17 @@ class Playbook:
         turn, where = conv.turns[n], f"{conv.name}: turn {n}"
         text = "\n".join(o.text for o in newest)
         offered = {t.plain for t in ask.tools} | {t.wire for t in ask.tools}
-        listing = ", ".join(sorted({t.plain for t in ask.tools}))
+        seen = listing(ask.tools)
         rows = [("expect", p, re.search(p, text), f"tool result {text[:500]!r}") for p in _many(turn.get("expect"))]
         rows += [("refuse", p, not re.search(p, text), f"tool result {text[:500]!r}") for p in _many(turn.get("refuse"))]
-        rows += [("offers", name, name in offered, f"offered: {listing}") for name in turn.get("offers", [])]
-        rows += [("hides", name, name not in offered, f"offered: {listing}") for name in turn.get("hides", [])]
-        for kind, wanted, holds, seen in rows:
+        rows += [("offers", name, name in offered, seen) for name in turn.get("offers", [])]
+        rows += [("hides", name, name not in offered, seen) for name in turn.get("hides", [])]
+        if "only" in turn:
+            rows.append(("only", ", ".join(turn["only"]), {t.plain for t in ask.tools if t.ours} == set(turn["only"]), seen))
+        for kind, wanted, holds, got in rows:
             self._checks.add((conv.index, n, kind, wanted))
             if not holds:
-                self._problem(where, f"{kind} {wanted!r} does not hold; {seen}")
+                self._problem(where, f"{kind} {wanted!r} does not hold; {got}")
 
     def _moves(self, conv, n, ask, where):
         turn, moves = conv.turns[n], []
@@ -228,8 +253,7 @@ class Playbook:
             wanted = call["tool"]
             tool = next((t for t in ask.tools if wanted in (t.plain, t.wire)), None)
             if tool is None:
-                seen = ", ".join(sorted({t.plain for t in ask.tools}))
-                return self._stop(where, f"wants to call {wanted!r}, which is not offered; offered: {seen}")
+                return self._stop(where, f"wants to call {wanted!r}, which is not offered; {listing(ask.tools)}")
             call_id = f"c{conv.index}t{n}n{i}x{secrets.token_hex(4)}"
             self._sent[call_id] = time.monotonic()
             moves.append(Use(call_id, tool, call.get("args", {})))

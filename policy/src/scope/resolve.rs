@@ -1,0 +1,426 @@
+//! Joins a definition with a catalogue.
+
+use super::view::{Shown, Template, View};
+use super::{
+    Approve, DIRECT_LIST_BYTES_MAX, DIRECT_TOOLS_MAX, Missing, MissingKind, Scope, ScopedTool,
+    exposed_name,
+};
+use crate::canonical::Digest;
+use crate::catalogue::{Catalogue, EntryOffer, Offer, Status, ToolOffer};
+use crate::definition::{Agent, Definition, Expose, Grant, Selection};
+use crate::diagnostic::Diagnostic;
+use crate::json::quote;
+use crate::name::{ServerName, ToolName};
+use crate::pattern::{Case, Pattern};
+use crate::search::{Document, Index};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+mod text;
+
+pub(super) fn resolve(
+    agent: &Agent,
+    definition: &Definition,
+    catalogue: &Catalogue,
+    generation: u64,
+) -> (Scope, Vec<Diagnostic>) {
+    let mut found =
+        Found { agent, missing: Vec::new(), diagnostics: Vec::new(), parts: Vec::new() };
+    for grant in &agent.grants {
+        found.grant(grant, definition, catalogue);
+    }
+    found.hide_collisions();
+    let all = found.view(agent, None);
+    let servers: BTreeMap<_, _> = agent
+        .grants
+        .iter()
+        .map(|grant| canonical_server(&grant.server, definition))
+        .map(|server| (server.clone(), found.view(agent, Some(&server))))
+        .collect();
+    let tools = found.parts.iter().flat_map(|part| &part.tools);
+    let scope = Scope {
+        agent: agent.clone(),
+        generation,
+        approval: agent.approval.clone(),
+        limits: agent.limits,
+        tools: tools
+            .map(|t| ((t.server.clone(), t.name.as_str().to_owned()), Arc::clone(t)))
+            .collect(),
+        all,
+        servers,
+        existing: Arc::new(existing(catalogue)),
+    };
+    (scope, found.diagnostics)
+}
+
+/// The granted part of one server.
+struct Part {
+    server: ServerName,
+    tools: Vec<Arc<ScopedTool>>,
+    prompts: Vec<Arc<EntryOffer>>,
+    resources: Vec<Arc<EntryOffer>>,
+    templates: Vec<Arc<EntryOffer>>,
+    granted: Vec<Pattern>,
+    completes: bool,
+}
+
+struct Found<'a> {
+    agent: &'a Agent,
+    missing: Vec<Missing>,
+    diagnostics: Vec<Diagnostic>,
+    parts: Vec<Part>,
+}
+
+fn canonical_server(written: &ServerName, definition: &Definition) -> ServerName {
+    definition.servers.get(written).map_or_else(|| written.clone(), |server| server.name.clone())
+}
+
+fn existing(catalogue: &Catalogue) -> BTreeSet<String> {
+    let offers = catalogue.servers.iter();
+    offers
+        .flat_map(|(server, offer)| offer.tools.iter().map(|t| exposed_name(server, &t.name)))
+        .collect()
+}
+
+impl Found<'_> {
+    fn grant(&mut self, grant: &Grant, definition: &Definition, catalogue: &Catalogue) {
+        let server = canonical_server(&grant.server, definition);
+        let offer = catalogue.servers.get(&server);
+        let kind = match (definition.servers.get(&server), offer.map(|offer| &offer.status)) {
+            (None, _) => Some(MissingKind::NotConfigured),
+            (Some(defined), _) if !defined.enabled => Some(MissingKind::Disabled),
+            (Some(_), Some(Status::Ready)) => None,
+            (Some(_), Some(Status::Disabled)) => Some(MissingKind::Disabled),
+            (Some(_), Some(Status::Unreachable { .. })) => Some(MissingKind::Unreachable),
+            (Some(_), Some(Status::Starting) | None) => Some(MissingKind::Starting),
+        };
+        let stale = offer.is_some_and(|offer| !offer.tools.is_empty());
+        let away = kind.filter(|kind| {
+            matches!(kind, MissingKind::NotConfigured | MissingKind::Disabled) || !stale
+        });
+        if let Some(kind) = kind {
+            self.diagnostics.push(Diagnostic::warning(
+                "server_missing",
+                &grant.location,
+                format!("agent `{}`: {}", self.agent.name, kind.cause(&server)),
+            ));
+        }
+        match (away, offer) {
+            (Some(kind), _) => self.away(grant, &server, kind),
+            (None, Some(offer)) => self.offered(grant, &server, offer),
+            (None, None) => {}
+        }
+    }
+
+    fn away(&mut self, grant: &Grant, server: &ServerName, kind: MissingKind) {
+        let location = grant.location.clone();
+        self.missing.push(Missing { server: server.clone(), tool: None, kind, location });
+        for rule in grant.allow.exact_rules() {
+            self.missing.push(Missing {
+                server: server.clone(),
+                tool: Some(rule.pattern.as_str().to_owned()),
+                kind,
+                location: rule.location.clone(),
+            });
+        }
+    }
+
+    fn offered(&mut self, grant: &Grant, server: &ServerName, offer: &Offer) {
+        for problem in &offer.problems {
+            let message = format!("server `{server}`: {problem}; it was left out");
+            self.diagnostics.push(Diagnostic::warning("offer_left_out", &grant.location, message));
+        }
+        let tools = self.tools(grant, server, offer);
+        for rule in grant.allow.exact_rules() {
+            let named = |t: &Arc<ToolOffer>| t.name.eq_ignore_ascii_case(rule.pattern.as_str());
+            if !offer.tools.iter().any(named) {
+                self.not_offered(server, rule, offer);
+            }
+        }
+        let granted: Vec<Pattern> =
+            grant.resources.iter().map(|rule| rule.pattern.clone()).collect();
+        let readable = |key: &str| granted.iter().any(|pattern| pattern.matches(key, Case::Exact));
+        self.parts.push(Part {
+            server: server.clone(),
+            tools,
+            prompts: select_prompts(&grant.prompts, offer),
+            resources: offer.resources.iter().filter(|r| readable(&r.key)).cloned().collect(),
+            templates: if granted.is_empty() { Vec::new() } else { offer.templates.clone() },
+            completes: offer.completes && (!granted.is_empty() || !grant.prompts.is_none()),
+            granted,
+        });
+    }
+
+    fn not_offered(&mut self, server: &ServerName, rule: &crate::definition::Rule, offer: &Offer) {
+        let near =
+            text::nearest(rule.pattern.as_str(), offer.tools.iter().map(|t| t.name.as_str()));
+        let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        self.diagnostics.push(Diagnostic::warning(
+            "tool_not_offered",
+            &rule.location,
+            format!("server `{server}` does not offer a tool `{}`{hint}", rule.pattern),
+        ));
+        self.missing.push(Missing {
+            server: server.clone(),
+            tool: Some(rule.pattern.as_str().to_owned()),
+            kind: MissingKind::NotOffered,
+            location: rule.location.clone(),
+        });
+    }
+
+    fn tools(&mut self, grant: &Grant, server: &ServerName, offer: &Offer) -> Vec<Arc<ScopedTool>> {
+        let mut tools = Vec::new();
+        let mut seen: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for tool in &offer.tools {
+            seen.entry(tool.name.to_ascii_lowercase()).or_default().push(&tool.name);
+        }
+        for tool in &offer.tools {
+            let Ok(name) = ToolName::new(&tool.name) else {
+                self.left_out(
+                    grant,
+                    server,
+                    &tool.name,
+                    "its name has characters outside `[A-Za-z0-9_./-]` or is too long",
+                );
+                continue;
+            };
+            let twins = seen.get(&tool.name.to_ascii_lowercase()).map_or(&[][..], Vec::as_slice);
+            if twins.iter().filter(|twin| **twin == tool.name).count() > 1 {
+                self.left_out(grant, server, &tool.name, "the server lists it twice");
+                continue;
+            }
+            if let Some(approve) = self.approve(grant, server, &name, twins.len() > 1) {
+                tools.push(Arc::new(ScopedTool {
+                    server: server.clone(),
+                    exposed: exposed_name(server, &tool.name),
+                    name,
+                    hash: tool.hash,
+                    approve,
+                    offer: Arc::clone(tool),
+                    secret: grant.secret.clone(),
+                }));
+            }
+        }
+        tools
+    }
+
+    // `twinned`: another tool of the server differs from this one only in case, so rules must
+    // spell it.
+    fn approve(
+        &mut self,
+        grant: &Grant,
+        server: &ServerName,
+        name: &ToolName,
+        twinned: bool,
+    ) -> Option<Approve> {
+        let covering = |selection: &Selection| {
+            if twinned { selection.spelling(name) } else { selection.covering(name) }.cloned()
+        };
+        if twinned && grant.allow.covering(name).is_some() && covering(&grant.allow).is_none() {
+            self.left_out(
+                grant,
+                server,
+                name.as_str(),
+                "another tool differs only in case; spell it exactly in the policy",
+            );
+        }
+        let allowed = covering(&grant.allow)?;
+        // A deny covers every spelling: closed is the safe side.
+        if grant.deny.covering(name).is_some() {
+            return None;
+        }
+        Some(match covering(&grant.auto_approve) {
+            Some(rule) => Approve::Auto { rule },
+            None => Approve::Ask { rule: allowed },
+        })
+    }
+
+    fn left_out(&mut self, grant: &Grant, server: &ServerName, tool: &str, why: &str) {
+        let message =
+            format!("tool {} of server `{server}` is held back: {why}", crate::decide::shown(tool));
+        self.diagnostics.push(Diagnostic::warning("tool_held_back", &grant.location, message));
+    }
+
+    fn hide_collisions(&mut self) {
+        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        for tool in self.parts.iter().flat_map(|part| &part.tools) {
+            *names.entry(tool.exposed.clone()).or_default() += 1;
+        }
+        for part in &mut self.parts {
+            part.tools.retain(|tool| {
+                let alone = names.get(&tool.exposed).copied() == Some(1);
+                if !alone {
+                    let message = format!(
+                        "two tools would both be called `{}`; both are hidden",
+                        tool.exposed
+                    );
+                    self.diagnostics.push(Diagnostic::warning(
+                        "name_collision",
+                        &self.agent.location,
+                        message,
+                    ));
+                }
+                alone
+            });
+        }
+    }
+
+    fn view(&self, agent: &Agent, only: Option<&ServerName>) -> View {
+        let parts: Vec<&Part> =
+            self.parts.iter().filter(|part| only.is_none_or(|only| *only == part.server)).collect();
+        let name_of = |server: &ServerName, native: &str| {
+            if only.is_some() { native.to_owned() } else { exposed_name(server, native) }
+        };
+        let tools: BTreeMap<String, Arc<ScopedTool>> = parts
+            .iter()
+            .flat_map(|part| &part.tools)
+            .map(|tool| (name_of(&tool.server, tool.name.as_str()), Arc::clone(tool)))
+            .collect();
+        let missing: Vec<Missing> = self
+            .missing
+            .iter()
+            .filter(|m| only.is_none_or(|only| *only == m.server))
+            .cloned()
+            .collect();
+        let missing_tools = missing
+            .iter()
+            .enumerate()
+            .filter_map(|(at, m)| Some((name_of(&m.server, m.tool.as_deref()?), at)))
+            .collect();
+        let declared = declared(agent, &parts, &missing, only);
+        let tools_json = text::joined(
+            tools
+                .iter()
+                .map(|(name, tool)| text::renamed(&tool.offer.json, &tool.offer.name_span, name)),
+        );
+        let shown = shown(agent.expose, tools.len(), tools_json.len());
+        let authorised = text::authorised(&declared, &tools, shown);
+        let instructions = text::instructions(agent, &authorised, &missing, &tools);
+        let prompts = prompts(&parts, &name_of);
+        let may_park = tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. }));
+        let mut view = View {
+            shown,
+            may_park,
+            index: index(&tools),
+            tools_json: tools_json.into(),
+            resources_json: text::joined(
+                parts.iter().flat_map(|p| &p.resources).map(|r| r.json.to_string()),
+            )
+            .into(),
+            templates_json: text::joined(
+                parts.iter().flat_map(|p| &p.templates).map(|r| r.json.to_string()),
+            )
+            .into(),
+            prompts_json: text::joined(
+                prompts
+                    .iter()
+                    .map(|(name, (_, entry))| text::renamed(&entry.json, &entry.key_span, name)),
+            )
+            .into(),
+            instructions: instructions.into(),
+            hash: Digest::of(b""),
+            tools,
+            missing,
+            missing_tools,
+            declared,
+            prompts: prompts
+                .into_iter()
+                .map(|(name, (server, entry))| (name, (server, entry.key.clone())))
+                .collect(),
+            resources: resources(&parts),
+            templates: parts.iter().flat_map(|part| templates(part)).collect(),
+            authorised: authorised.into(),
+            completes: parts.iter().any(|part| part.completes),
+        };
+        view.hash = text::view_hash(&view);
+        view
+    }
+}
+
+fn shown(expose: Expose, tools: usize, list_bytes: usize) -> Shown {
+    match expose {
+        Expose::Direct => Shown::Direct,
+        Expose::Search => Shown::Search,
+        Expose::Auto if tools > DIRECT_TOOLS_MAX || list_bytes > DIRECT_LIST_BYTES_MAX => {
+            Shown::Search
+        }
+        Expose::Auto => Shown::Direct,
+    }
+}
+
+fn select_prompts(selection: &Selection, offer: &Offer) -> Vec<Arc<EntryOffer>> {
+    let granted = |prompt: &&Arc<EntryOffer>| {
+        ToolName::new(&prompt.key).is_ok_and(|name| selection.covering(&name).is_some())
+    };
+    offer.prompts.iter().filter(granted).cloned().collect()
+}
+
+fn declared(
+    agent: &Agent,
+    parts: &[&Part],
+    missing: &[Missing],
+    only: Option<&ServerName>,
+) -> Vec<ServerName> {
+    let spelled = parts.iter().map(|part| &part.server).chain(missing.iter().map(|m| &m.server));
+    let spelled: BTreeSet<&ServerName> = spelled.collect();
+    let servers: BTreeSet<ServerName> = agent
+        .grants
+        .iter()
+        .filter(|grant| only.is_none_or(|only| *only == grant.server))
+        .map(|grant| spelled.get(&grant.server).copied().unwrap_or(&grant.server).clone())
+        .collect();
+    servers.into_iter().collect()
+}
+
+fn prompts(
+    parts: &[&Part],
+    name_of: &impl Fn(&ServerName, &str) -> String,
+) -> BTreeMap<String, (ServerName, Arc<EntryOffer>)> {
+    let entries =
+        parts.iter().flat_map(|part| part.prompts.iter().map(|prompt| (&part.server, prompt)));
+    entries
+        .map(|(server, prompt)| {
+            (name_of(server, &prompt.key), (server.clone(), Arc::clone(prompt)))
+        })
+        .collect()
+}
+
+fn resources(parts: &[&Part]) -> BTreeMap<String, ServerName> {
+    let mut owners: BTreeMap<String, Option<ServerName>> = BTreeMap::new();
+    for part in parts {
+        for resource in &part.resources {
+            owners
+                .entry(resource.key.clone())
+                .and_modify(|owner| *owner = owner.take().filter(|owner| *owner == part.server))
+                .or_insert_with(|| Some(part.server.clone()));
+        }
+    }
+    owners.into_iter().filter_map(|(uri, owner)| Some((uri, owner?))).collect()
+}
+
+fn templates(part: &Part) -> impl Iterator<Item = Template> + '_ {
+    part.templates.iter().map(|entry| Template {
+        template: entry.key.clone(),
+        covers: text::template_pattern(&entry.key),
+        granted: part.granted.clone(),
+        server: part.server.clone(),
+    })
+}
+
+fn index(tools: &BTreeMap<String, Arc<ScopedTool>>) -> Index {
+    Index::build(tools.values().map(|tool| Document {
+        server: tool.server.as_str(),
+        name: tool.name.as_str(),
+        title: tool.offer.title.as_deref(),
+        description: &tool.offer.description,
+        parameters: &tool.offer.parameters,
+    }))
+}
+
+/// A tool entry with another name, all other bytes as they came.
+#[must_use]
+pub(crate) fn named_quoted(json: &str, span: &std::ops::Range<usize>, name: &str) -> String {
+    let (head, tail) =
+        (json.get(..span.start).unwrap_or_default(), json.get(span.end..).unwrap_or_default());
+    format!("{head}{}{tail}", quote(name))
+}

@@ -1,0 +1,157 @@
+//! The texts of a view. No times and no counts that change by themselves: prompt caches depend
+//! on these bytes.
+
+use super::super::view::{Shown, View};
+use super::super::{Approve, Missing, ScopedTool};
+use crate::canonical::Digest;
+use crate::definition::Agent;
+use crate::name::ServerName;
+use crate::pattern::Pattern;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most tools that a refusal names.
+const NAMED_TOOLS_MAX: usize = 12;
+/// Most missing things that the instructions name.
+const NAMED_MISSING_MAX: usize = 10;
+
+/// `json` with the value at `span` replaced by `name`, all other bytes as they came.
+pub(super) fn renamed(json: &str, span: &Range<usize>, name: &str) -> String {
+    super::named_quoted(json, span, name)
+}
+
+/// Entries of a JSON array, without the brackets.
+pub(super) fn joined(entries: impl Iterator<Item = String>) -> String {
+    let mut out = String::new();
+    for entry in entries {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(&entry);
+    }
+    out
+}
+
+/// What the agent may use, in sentences.
+pub(super) fn authorised(
+    declared: &[ServerName],
+    tools: &BTreeMap<String, Arc<ScopedTool>>,
+    shown: Shown,
+) -> String {
+    let servers: Vec<&str> = declared.iter().map(ServerName::as_str).collect();
+    let servers = if servers.is_empty() { "none".to_owned() } else { servers.join(", ") };
+    let named: Vec<&str> = tools.keys().take(NAMED_TOOLS_MAX).map(String::as_str).collect();
+    let named = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
+    let more = match (tools.len().saturating_sub(NAMED_TOOLS_MAX), shown) {
+        (0, _) => String::new(),
+        (more, Shown::Search) => format!(" (+{more} more: use `search`)"),
+        (more, Shown::Direct) => format!(" (+{more} more: see `tools/list`)"),
+    };
+    format!("Servers it may use: {servers}. Tools: {named}{more}.")
+}
+
+/// What the agent is told at the start. The first lines say the most: clients cut at 2 KB.
+pub(super) fn instructions(
+    agent: &Agent,
+    authorised: &str,
+    missing: &[Missing],
+    tools: &BTreeMap<String, Arc<ScopedTool>>,
+) -> String {
+    let mut out = format!(
+        "You are agent `{}` behind the Portcullis gateway. {authorised} Anything else is refused and never sent.",
+        agent.name
+    );
+    if tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. })) {
+        out.push_str(
+            " Some calls wait for an approval. A result that says the call did NOT run yet names an \
+             approval: collect it with `approval_status`, or make the identical call again.",
+        );
+    }
+    for gone in missing.iter().take(NAMED_MISSING_MAX) {
+        // Writing into a String cannot fail.
+        let _ = match &gone.tool {
+            Some(tool) => {
+                write!(
+                    out,
+                    "\nGranted but not there: `{tool}` on `{}` ({}).",
+                    gone.server,
+                    gone.kind.as_str()
+                )
+            }
+            None => write!(
+                out,
+                "\nGranted but not there: server `{}` ({}).",
+                gone.server,
+                gone.kind.as_str()
+            ),
+        };
+    }
+    if missing.len() > NAMED_MISSING_MAX {
+        out.push_str("\nMore is missing: ask the operator for the gateway's diagnostics.");
+    }
+    out
+}
+
+/// The URIs a template of RFC 6570 level 1 can expand to, as a pattern.
+pub(super) fn template_pattern(template: &str) -> Pattern {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some((head, tail)) = rest.split_once('{') {
+        out.push_str(head);
+        out.push('*');
+        rest = tail.split_once('}').map_or("", |(_, after)| after);
+    }
+    out.push_str(rest);
+    Pattern::new(&out)
+}
+
+/// Digest of all an agent can see in the view.
+pub(super) fn view_hash(view: &View) -> Digest {
+    let shown: &[u8] = match view.shown {
+        Shown::Direct => b"direct",
+        Shown::Search => b"search",
+    };
+    Digest::of_parts(&[
+        shown,
+        view.tools_json.as_bytes(),
+        view.resources_json.as_bytes(),
+        view.templates_json.as_bytes(),
+        view.prompts_json.as_bytes(),
+        view.instructions.as_bytes(),
+    ])
+}
+
+/// The candidate closest to `name`, if it is close.
+pub(super) fn nearest<'a>(
+    name: &str,
+    candidates: impl Iterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let most = (name.chars().count() / 3).max(1);
+    candidates
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= most)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits between two texts, without ASCII case.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().take(128).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().take(128).enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, to) in row.iter_mut().skip(1).zip(&b) {
+            let kept = diagonal + usize::from(!from.eq_ignore_ascii_case(to));
+            diagonal = *cell;
+            left = kept.min(left + 1).min(*cell + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
