@@ -47,7 +47,7 @@ impl Token {
     /// If the operating system gives no random bits.
     pub fn generate(kind: Kind) -> std::io::Result<Self> {
         let mut bits = [0; 32];
-        getrandom::fill(&mut bits).map_err(std::io::Error::other)?;
+        getrandom::fill(&mut bits).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Self(format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(bits))))
     }
 
