@@ -19,7 +19,7 @@ pub use admins::{
 pub use private_file::PrivateFileError;
 pub use quickstart::{QUICKSTART_TOKENS_FILE, QuickstartError, quickstart_tokens};
 pub use token::{Kind, Token, TokenHash};
-pub use tokens::{TokenEntry, Tokens, TokensFileError, read_tokens_file};
+pub use tokens::{TokenEntry, Tokens};
 
 /// What anyone reads whose credential is not accepted, whatever the reason.
 pub const UNAUTHORIZED_TEXT: &str =
