@@ -1,1 +1,4 @@
 //! Placeholder.
+
+pub mod parked;
+pub mod store;
