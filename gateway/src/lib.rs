@@ -1,1 +1,4 @@
 //! Placeholder.
+
+pub mod child;
+pub mod upstream;
