@@ -9,6 +9,7 @@
 mod catalogue;
 mod content;
 mod front;
+mod older;
 mod prompts;
 mod resources;
 mod rounds;
@@ -31,10 +32,10 @@ use rmcp::model::{
     ReadResourceResult, ServerCapabilities, ServerConfig, SetLevelRequestParams,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, SubscriptionContext, SubscriptionSink};
+use rmcp::service::{RequestContext, ServerInitializeError, SubscriptionContext, SubscriptionSink};
 use rmcp::task_manager::TaskManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
+use rmcp::{ErrorData, RoleServer, ServerHandler, Service, ServiceExt};
 use tokio::net::TcpListener;
 
 pub use work::CANCELLED_SLEEPS;
@@ -82,7 +83,23 @@ pub async fn serve_http(listener: TcpListener, fixture: Fixture) -> std::io::Res
 
 /// Serves a fixture on standard input and output until the input ends.
 pub async fn serve_stdio(fixture: Fixture) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    fixture.serve(rmcp::transport::stdio()).await?.waiting().await?;
+    let pipes = rmcp::transport::stdio();
+    match fixture.era {
+        Era::Legacy => serve_pipes(older::Older(fixture), pipes).await,
+        Era::Both | Era::Modern => serve_pipes(fixture, pipes).await,
+    }
+}
+
+/// A client that leaves before it opened a session is no fault.
+async fn serve_pipes<S: Service<RoleServer>>(
+    service: S,
+    pipes: (tokio::io::Stdin, tokio::io::Stdout),
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    match service.serve(pipes).await {
+        Ok(running) => running.waiting().await?,
+        Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
     Ok(())
 }
 
@@ -346,3 +363,6 @@ fn text(text: impl Into<String>) -> CallToolResult {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;
