@@ -142,5 +142,3 @@ async fn no_method() -> Fault {
     Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method")
 }
 
-#[cfg(test)]
-mod tests;
