@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Time for a client to send the whole body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(25);
 
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
 /// An authenticated request at an endpoint, with the snapshot it is judged by.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
@@ -58,12 +60,14 @@ impl Hosts {
         for address in addresses {
             let port = address.port();
             authorities.insert(address.to_string());
-            authorities.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
+            authorities.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
         }
-        for url in public {
-            if let Some(authority) = authority(url) {
-                authorities.insert(authority);
+        for authority in public.iter().filter_map(|url| authority(url)) {
+            // The loopback has three names; who may use one may use the others.
+            if let Some(port) = LOOPBACK.iter().find_map(|name| authority.strip_prefix(name)) {
+                authorities.extend(LOOPBACK.map(|name| format!("{name}{port}")));
             }
+            authorities.insert(authority);
         }
         Self { authorities }
     }

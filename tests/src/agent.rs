@@ -1,6 +1,8 @@
 //! An agent that speaks raw JSON-RPC over HTTP, in either era.
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The newest revision.
@@ -143,8 +145,11 @@ impl Agent {
         let mut extra = self.headers();
         if self.speaks == Speaks::Modern {
             extra.push(("mcp-method", method.to_owned()));
-            let named: Option<Value> = serde_json::from_str(params).ok();
-            let name = named.and_then(|p| Some(p.get("name").or(p.get("uri"))?.as_str()?.to_owned()));
+            let members: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(params).ok();
+            let name = members.and_then(|members| {
+                let raw = members.get("name").or(members.get("uri"))?;
+                serde_json::from_str::<String>(raw.get()).ok()
+            });
             if let Some(name) = name {
                 extra.push(("mcp-name", name));
             }
