@@ -14,7 +14,7 @@ mod tasks;
 mod ticket;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::store::{Filter, Named, Store, StoreFault};
 use bytes::Bytes;

@@ -44,15 +44,22 @@ pub struct StoreSettings {
     pub file: PathBuf,
     /// Connections that read.
     pub readers: u32,
-    /// How long a statement waits for a lock or a connection.
+    /// How long a statement waits for the lock of a foreign process.
     pub busy: Duration,
+    /// How long a statement waits for those before it.
+    pub queue: Duration,
 }
 
 impl StoreSettings {
     /// The usual settings for `file`.
     #[must_use]
     pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), readers: 4, busy: Duration::from_secs(5) }
+        Self {
+            file: file.into(),
+            readers: 4,
+            busy: Duration::from_secs(5),
+            queue: Duration::from_secs(10),
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! it chooses its one outcome. Whoever calls [`step`] makes the result true by a conditional
 //! update of the store, and only then carries out the effects. [`words`] is what callers read.
 
+mod asked;
 mod card;
 mod spelled;
 pub mod words;
@@ -15,7 +16,8 @@ use crate::canonical::Digest;
 use crate::definition::OnCallerGone;
 use crate::name::ServerName;
 
-pub use card::{Asked, Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict, key};
+pub use asked::{Asked, key};
+pub use card::{Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict};
 
 /// Something that happened to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]

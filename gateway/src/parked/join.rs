@@ -4,13 +4,18 @@ use super::step::{self, Stuck};
 use super::ticket::{How, Ticket};
 use super::{AttachError, Caller, Inner, ParkError, execute};
 use crate::store::StoreFault;
+use portcullis_policy::canonical::Digest;
 use portcullis_policy::decide::{Request, Usage, over_parked};
 use portcullis_policy::ledger::{Asked, Card, Event, State};
 use portcullis_policy::scope::Scope;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const ID_CHARS: usize = 26;
+/// How long a repeat waits for an answer that is being written to an earlier call.
+const HANDOVER: Duration = Duration::from_secs(1);
 
 /// Parks a call, joins its card, or hands out its kept answer.
 pub(super) async fn park(
@@ -19,13 +24,14 @@ pub(super) async fn park(
     request: &Request,
     scope: &Scope,
 ) -> Result<Ticket, ParkError> {
+    let asked = Asked::new(&caller.agent, &caller.run, request);
+    let key = asked.key();
+    let clock = &inner.settings.clock;
+    handover(inner, key).await?;
     let _lane = inner.lane.lock().await;
     if *inner.stopping.borrow() {
         return Err(ParkError::Stopping);
     }
-    let asked = Asked::new(&caller.agent, &caller.run, request);
-    let key = asked.key();
-    let clock = &inner.settings.clock;
     if let Some(card) = inner.store.live(key).await? {
         return Ok(join(inner, card).await?);
     }
@@ -58,6 +64,17 @@ pub(super) async fn park(
             Err(ParkError::Store(fault))
         }
     }
+}
+
+// An answer may be on its way to the caller that now makes the call again: whether it arrived
+// decides between the same answer and a new card.
+async fn handover(inner: &Arc<Inner>, key: Digest) -> Result<(), StoreFault> {
+    let now_ms = inner.settings.clock.wall_ms();
+    if let Some((card, _)) = inner.store.undelivered(key, now_ms).await? {
+        // A caller that is gone unnoticed never takes its answer: then the repeat gets it.
+        drop(timeout(HANDOVER, inner.memory.quiet(card.id())).await);
+    }
+    Ok(())
 }
 
 /// Joins the caller to a card of its own run.

@@ -64,21 +64,14 @@ pub(super) fn apply(
     effects: &[Effect],
     executed: Option<&Executed>,
 ) {
-    let mut offer = false;
+    publish(inner, next, settlement(next, executed));
     for effect in effects {
         match effect {
-            Effect::Publish => {}
-            Effect::Offer => offer = true,
-            Effect::Abort => inner.memory.abort(next.id()),
-            Effect::Run(_) => {}
+            Effect::Publish => inner.changes.send_modify(|count| *count = count.wrapping_add(1)),
+            Effect::Offer => execute::offer(inner, next.id()),
+            // Memory ends what runs of a card when the card settles; running is for `execute`.
+            Effect::Abort | Effect::Run(_) => {}
         }
-    }
-    publish(inner, next, settlement(next, executed));
-    if effects.iter().any(|effect| matches!(effect, Effect::Publish)) {
-        inner.changes.send_modify(|count| *count = count.wrapping_add(1));
-    }
-    if offer {
-        execute::offer(inner, next.id());
     }
 }
 
@@ -165,7 +158,7 @@ pub(super) async fn decide(
     }
     if overdue(inner, &card) {
         // The sweep was not there yet; a late decision decides nothing.
-        settle_overdue(inner, id, card.state()).await;
+        settle_overdue(inner, id, card.state()).await?;
     }
     let event = Event::Decide { verdict: verdict.clone(), by: by.clone() };
     match advance(inner, id, &event, None).await {
@@ -181,17 +174,25 @@ pub(super) async fn decide(
     }
 }
 
-/// True if the time of a card is over on the steady clock.
+/// True if the time of a card is over: on the steady clock, or else by what its record says.
 pub(super) fn overdue(inner: &Inner, card: &Card) -> bool {
-    card.deadline().is_some()
-        && inner.memory.left_ms(card.id(), inner.settings.clock.steady_ms()) == Some(0)
+    let clock = &inner.settings.clock;
+    card.deadline().is_some_and(|deadline| {
+        let left_ms = inner.memory.left_ms(card.id(), clock.steady_ms());
+        left_ms.unwrap_or_else(|| deadline.left_at(clock.wall_ms())) == 0
+    })
 }
 
 /// Settles a card whose time in `state` is over.
-pub(super) async fn settle_overdue(inner: &Arc<Inner>, id: &str, state: State) {
+pub(super) async fn settle_overdue(
+    inner: &Arc<Inner>,
+    id: &str,
+    state: State,
+) -> Result<(), StoreFault> {
     let event = if state == State::Approved { Event::Lapse } else { Event::Expire };
-    if let Err(Stuck::Store(fault)) = advance(inner, id, &event, None).await {
-        tracing::error!(%fault, card = id, "an overdue card could not be settled; it is tried again");
+    match advance(inner, id, &event, None).await {
+        Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
+        Err(Stuck::Store(fault)) => Err(fault),
     }
 }
 
@@ -235,19 +236,29 @@ pub(super) async fn stop(
         if moved.is_empty() {
             return Ok(stopped);
         }
-        let change = |(card, _): &(Card, Vec<Effect>)| Change {
-            card: card.clone(),
-            kept: kept(inner, card, None),
-        };
-        let changes: Vec<_> = moved.iter().map(change).collect();
-        let counted = inner.store.commit(&changes).await?;
-        for ((card, effects), counts) in moved.into_iter().zip(counted) {
-            if counts {
-                apply(inner, &card, &effects, None);
-                stopped.push(card);
-            }
+        stopped.extend(commit_all(inner, moved).await?);
+    }
+}
+
+/// Commits many steps in one transaction and carries out those that count.
+pub(super) async fn commit_all(
+    inner: &Arc<Inner>,
+    moved: Vec<(Card, Vec<Effect>)>,
+) -> Result<Vec<Card>, StoreFault> {
+    let change = |(card, _): &(Card, Vec<Effect>)| Change {
+        card: card.clone(),
+        kept: kept(inner, card, None),
+    };
+    let changes: Vec<_> = moved.iter().map(change).collect();
+    let counted = inner.store.commit(&changes).await?;
+    let mut cards = Vec::with_capacity(moved.len());
+    for ((card, effects), counts) in moved.into_iter().zip(counted) {
+        if counts {
+            apply(inner, &card, &effects, None);
+            cards.push(card);
         }
     }
+    Ok(cards)
 }
 
 async fn live_of(inner: &Arc<Inner>, runs: &[Caller]) -> Result<Vec<Card>, StoreFault> {

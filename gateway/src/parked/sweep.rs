@@ -1,10 +1,10 @@
 //! What happens without a caller: recovery at start, limits of time, repair, shutdown.
 
 use super::memory::Look;
-use super::step::{self, Stuck};
+use super::step::{self as steps, Stuck};
 use super::{Executed, Inner, execute, join};
 use crate::store::StoreFault;
-use portcullis_policy::ledger::{Card, Event, State};
+use portcullis_policy::ledger::{Card, Event, State, step};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,17 +19,27 @@ const REPAIRS_A_MARK: u32 = 12;
 
 /// Takes up the cards of the store after a start.
 pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
+    let clock = &inner.settings.clock;
+    let now_ms = clock.wall_ms();
+    let mut moved = Vec::new();
     for card in inner.store.unsettled().await? {
         join::adopt(inner, &card);
-        if card.state() == State::Executing {
-            let why = "the gateway restarted while it ran".to_owned();
-            advance(inner, card.id(), &Event::Lose { why }).await?;
-            continue;
+        let why = "the gateway restarted while it ran".to_owned();
+        let left_ms = card.deadline().map_or(0, |deadline| deadline.left_at(now_ms));
+        let events = match card.state() {
+            State::Executing => vec![Event::Lose { why }],
+            // The connections of before are gone, and with them the callers.
+            _ => vec![Event::Leave, Event::Mark { left_ms }],
+        };
+        let mut at = card;
+        for event in events {
+            if let Ok((next, effects)) = step(&at, event, now_ms) {
+                at = next.clone();
+                moved.push((next, effects));
+            }
         }
-        // The connections of before are gone, and with them the callers.
-        advance(inner, card.id(), &Event::Leave).await?;
-        mark(inner, card.id()).await?;
     }
+    steps::commit_all(inner, moved).await?;
     sweep_overdue(inner).await;
     Ok(())
 }
@@ -81,7 +91,9 @@ async fn sweep_overdue(inner: &Arc<Inner>) {
     for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
         let waits = matches!(look.state, State::Parked | State::Approved);
         if waits && look.left_ms == Some(0) {
-            step::settle_overdue(inner, &look.id, look.state).await;
+            if let Err(fault) = steps::settle_overdue(inner, &look.id, look.state).await {
+                tracing::error!(%fault, card = look.id, "an overdue card could not be settled; it is tried again");
+            }
         }
     }
 }
@@ -117,11 +129,11 @@ async fn repair_stored(inner: &Arc<Inner>, card: &Card) {
             && !card.state().is_settled()
         {
             join::adopt(inner, &card);
-            step::desert(inner, card.id(), Event::Detach).await;
+            steps::desert(inner, card.id(), Event::Detach).await;
         }
         return;
     }
-    step::publish(inner, card, None);
+    steps::publish(inner, card, None);
     let unsaved = || inner.unsaved.lock().iter().any(|(id, _)| id == card.id());
     if card.state() == State::Executing && !inner.memory.claimed(card.id()) && !unsaved() {
         let why = "the gateway lost track of it".to_owned();
@@ -134,11 +146,11 @@ async fn repair_stored(inner: &Arc<Inner>, card: &Card) {
 // A card that memory thinks is live and the store does not list: settled without our knowing.
 async fn repair_forgotten(inner: &Arc<Inner>, look: &Look) {
     if let Ok(Some(card)) = inner.store.card(&look.id).await
-        && let Some(settlement) = step::settlement(&card, None)
+        && let Some(settlement) = steps::settlement(&card, None)
     {
         let kept = inner.store.kept(&look.id).await.ok().flatten();
-        let settlement = kept.map_or(settlement, |kept| step::told(&card, Some(&kept)));
-        step::publish(inner, &card, Some(settlement));
+        let settlement = kept.map_or(settlement, |kept| steps::told(&card, Some(&kept)));
+        steps::publish(inner, &card, Some(settlement));
     }
 }
 
@@ -152,22 +164,17 @@ async fn save_unsaved(inner: &Arc<Inner>) {
     }
 }
 
-async fn mark_all(inner: &Arc<Inner>) {
-    for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
-        if look.left_ms.is_some()
-            && !look.claimed
-            && let Err(fault) = mark(inner, &look.id).await
-        {
-            tracing::warn!(%fault, card = look.id, "the time left of a card could not be stored");
-        }
-    }
-}
-
 // Writes down the time left, so that a restart after a clock jump knows what has passed.
-async fn mark(inner: &Arc<Inner>, id: &str) -> Result<(), StoreFault> {
-    match inner.memory.left_ms(id, inner.settings.clock.steady_ms()) {
-        Some(left_ms) => advance(inner, id, &Event::Mark { left_ms }).await,
-        None => Ok(()),
+async fn mark_all(inner: &Arc<Inner>) {
+    let clock = &inner.settings.clock;
+    let (steady_ms, now_ms) = (clock.steady_ms(), clock.wall_ms());
+    let mark = |look: Look| {
+        let event = Event::Mark { left_ms: look.left_ms? };
+        step(&*inner.memory.card(&look.id)?, event, now_ms).ok()
+    };
+    let moved = inner.memory.looks(steady_ms).into_iter().filter_map(mark).collect();
+    if let Err(fault) = steps::commit_all(inner, moved).await {
+        tracing::warn!(%fault, "the time left of the parked calls could not be stored");
     }
 }
 
@@ -181,7 +188,7 @@ async fn prune(inner: &Arc<Inner>) {
 
 // Moves a card where it does not matter if somebody else moved it before.
 async fn advance(inner: &Arc<Inner>, id: &str, event: &Event) -> Result<(), StoreFault> {
-    match step::advance(inner, id, event, None).await {
+    match steps::advance(inner, id, event, None).await {
         Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
         Err(Stuck::Store(fault)) => Err(fault),
     }
@@ -202,7 +209,6 @@ pub(super) async fn shutdown(inner: &Arc<Inner>) {
         if let Err(fault) = advance(inner, &look.id, &Event::Lose { why }).await {
             tracing::error!(%fault, card = look.id, "a running call could not be settled");
         }
-        inner.memory.abort(&look.id);
     }
     inner.tasks.abort();
     mark_all(inner).await;
