@@ -95,7 +95,7 @@ pub enum Unmoved {
     #[error("that does not apply to a card that is {}", .0.as_str())]
     Idle(State),
     /// The policy does not let this role decide the card.
-    #[error("a {} does not decide this card", words::role(*.0))]
+    #[error("the {} does not decide this card", words::role(*.0))]
     NotApprover(crate::definition::Approver),
 }
 

@@ -31,7 +31,7 @@ pub(super) fn offer(inner: &Arc<Inner>, id: &str) {
 }
 
 enum Consumed {
-    Ready(Card, Permit),
+    Ready(Box<Card>, Permit),
     // Its last caller left before; the approval is unused.
     Deserted,
     // It is not approved any more: whoever did that told the waiters.
@@ -49,7 +49,7 @@ async fn execute(inner: &Arc<Inner>, id: &str) -> bool {
             return false;
         }
     };
-    if let Some(executed) = run(inner, card, permit).await {
+    if let Some(executed) = run(inner, *card, permit).await {
         finish(inner, id, &executed).await;
     }
     false
@@ -85,7 +85,7 @@ async fn consume(inner: &Arc<Inner>, id: &str) -> Result<Consumed, StoreFault> {
         }
         if steps::commit(inner, &next, None).await? {
             steps::apply(inner, &next, &[Effect::Publish], None);
-            return Ok(Consumed::Ready(next, permit));
+            return Ok(Consumed::Ready(Box::new(next), permit));
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn park(
     let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
     match inner.store.insert(&card).await {
         Ok(true) => {
-            inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+            step::announce(inner, &card);
             Ok(Ticket::seated(inner, card.id(), How::Made, seat))
         }
         Ok(false) => {

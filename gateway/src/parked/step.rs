@@ -67,7 +67,7 @@ pub(super) fn apply(
     publish(inner, next, settlement(next, executed));
     for effect in effects {
         match effect {
-            Effect::Publish => inner.changes.send_modify(|count| *count = count.wrapping_add(1)),
+            Effect::Publish => announce(inner, next),
             Effect::Offer => execute::offer(inner, next.id()),
             // Memory ends what runs of a card when the card settles; running is for `execute`.
             Effect::Abort | Effect::Run(_) => {}
@@ -75,6 +75,13 @@ pub(super) fn apply(
     }
 }
 
+/// Tells all who watch, but not the waiters, of a committed card.
+pub(super) fn announce(inner: &Inner, card: &Card) {
+    inner.settings.witness.see(card);
+    inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+}
+
+/// Takes a committed card over into memory, and with it to its waiters.
 pub(super) fn publish(inner: &Arc<Inner>, card: &Card, settled: Option<Settlement>) {
     let clock = &inner.settings.clock;
     let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
@@ -128,16 +135,16 @@ fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept>
         }
         text(words::not_kept(card, u64::try_from(raw.len()).ok()))
     };
-    let (kind, bytes) = match (card.state(), executed) {
-        (State::Done, Some(Executed::Result { raw, is_error: false })) => {
-            fits(KeptKind::Result, raw)
+    let (kind, bytes) = match executed {
+        Some(Executed::Result { raw, is_error: false }) => fits(KeptKind::Result, raw),
+        Some(Executed::Result { raw, is_error: true }) => fits(KeptKind::ToolError, raw),
+        Some(Executed::Error { raw }) => fits(KeptKind::RpcError, raw),
+        Some(Executed::NotSent { .. } | Executed::Unknown { .. }) | None => {
+            if !matches!(card.state(), State::Done | State::Unknown | State::Denied) {
+                return None;
+            }
+            text(words::settled(card)?)
         }
-        (State::Done, Some(Executed::Result { raw, is_error: true })) => {
-            fits(KeptKind::ToolError, raw)
-        }
-        (State::Done, Some(Executed::Error { raw })) => fits(KeptKind::RpcError, raw),
-        (State::Done | State::Unknown | State::Denied, _) => text(words::settled(card)?),
-        _ => return None,
     };
     let keep_ms = u64::try_from(inner.settings.result_keep.as_millis()).unwrap_or(u64::MAX);
     let expires_ms = card.updated_ms().saturating_add(keep_ms);

@@ -3,8 +3,8 @@
 use super::memory::Look;
 use super::step::{self as steps, Stuck};
 use super::{Executed, Inner, execute, join};
-use crate::store::StoreFault;
-use portcullis_policy::ledger::{Card, Event, State, step};
+use crate::store::{Standing, StoreFault};
+use portcullis_policy::ledger::{Event, State, step};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,10 +26,11 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
         join::adopt(inner, &card);
         let why = "the gateway restarted while it ran".to_owned();
         let left_ms = card.deadline().map_or(0, |deadline| deadline.left_at(now_ms));
-        let events = match card.state() {
-            State::Executing => vec![Event::Lose { why }],
+        let events = if card.state() == State::Executing {
+            vec![Event::Lose { why }]
+        } else {
             // The connections of before are gone, and with them the callers.
-            _ => vec![Event::Leave, Event::Mark { left_ms }],
+            vec![Event::Leave, Event::Mark { left_ms }]
         };
         let mut at = card;
         for event in events {
@@ -89,11 +90,12 @@ pub(super) async fn sweep(inner: &Arc<Inner>) {
 
 async fn sweep_overdue(inner: &Arc<Inner>) {
     for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
-        let waits = matches!(look.state, State::Parked | State::Approved);
-        if waits && look.left_ms == Some(0) {
-            if let Err(fault) = steps::settle_overdue(inner, &look.id, look.state).await {
-                tracing::error!(%fault, card = look.id, "an overdue card could not be settled; it is tried again");
-            }
+        let over = look.left_ms == Some(0);
+        if !over || !matches!(look.state, State::Parked | State::Approved) {
+            continue;
+        }
+        if let Err(fault) = steps::settle_overdue(inner, &look.id, look.state).await {
+            tracing::error!(%fault, card = look.id, "an overdue card could not be settled; it is tried again");
         }
     }
 }
@@ -101,17 +103,19 @@ async fn sweep_overdue(inner: &Arc<Inner>) {
 async fn repair(inner: &Arc<Inner>) {
     save_unsaved(inner).await;
     let looks = inner.memory.looks(inner.settings.clock.steady_ms());
-    let stored = match inner.store.unsettled().await {
+    let stored = match inner.store.standing().await {
         Ok(stored) => stored,
         Err(fault) => {
             tracing::error!(%fault, "the parked calls cannot be read");
             return;
         }
     };
-    for card in &stored {
-        repair_stored(inner, card).await;
+    for standing in &stored {
+        if let Err(fault) = repair_stored(inner, standing).await {
+            tracing::error!(%fault, card = standing.id, "a card could not be repaired");
+        }
     }
-    let stored: HashSet<_> = stored.iter().map(Card::id).collect();
+    let stored: HashSet<_> = stored.iter().map(|standing| standing.id.as_str()).collect();
     for look in looks {
         if !stored.contains(look.id.as_str()) {
             repair_forgotten(inner, &look).await;
@@ -121,36 +125,37 @@ async fn repair(inner: &Arc<Inner>) {
     }
 }
 
-// A live card of the store: memory must know it, and what executes must be running.
-async fn repair_stored(inner: &Arc<Inner>, card: &Card) {
-    if inner.memory.card(card.id()).is_none() {
+// A live card of the store: memory must know its latest version, and what executes must run.
+async fn repair_stored(inner: &Arc<Inner>, standing: &Standing) -> Result<(), StoreFault> {
+    let id = standing.id.as_str();
+    let known = inner.memory.card(id);
+    if known.as_ref().is_none_or(|card| card.version() < standing.version) {
         // Read again: it may have settled since the list was made.
-        if let Ok(Some(card)) = inner.store.card(card.id()).await
-            && !card.state().is_settled()
-        {
-            join::adopt(inner, &card);
-            steps::desert(inner, card.id(), Event::Detach).await;
+        let Some(card) = inner.store.card(id).await? else { return Ok(()) };
+        match known {
+            Some(_) => steps::publish(inner, &card, None),
+            None if card.state().is_settled() => return Ok(()),
+            None => {
+                join::adopt(inner, &card);
+                steps::desert(inner, id, Event::Detach).await;
+            }
         }
-        return;
     }
-    steps::publish(inner, card, None);
-    let unsaved = || inner.unsaved.lock().iter().any(|(id, _)| id == card.id());
-    if card.state() == State::Executing && !inner.memory.claimed(card.id()) && !unsaved() {
+    let unsaved = inner.unsaved.lock().iter().any(|(other, _)| other == id);
+    if standing.state == State::Executing && !inner.memory.claimed(id) && !unsaved {
         let why = "the gateway lost track of it".to_owned();
-        if let Err(fault) = advance(inner, card.id(), &Event::Lose { why }).await {
-            tracing::error!(%fault, card = card.id(), "a lost call could not be settled");
-        }
+        advance(inner, id, &Event::Lose { why }).await?;
     }
+    Ok(())
 }
 
 // A card that memory thinks is live and the store does not list: settled without our knowing.
 async fn repair_forgotten(inner: &Arc<Inner>, look: &Look) {
     if let Ok(Some(card)) = inner.store.card(&look.id).await
-        && let Some(settlement) = steps::settlement(&card, None)
+        && card.state().is_settled()
     {
         let kept = inner.store.kept(&look.id).await.ok().flatten();
-        let settlement = kept.map_or(settlement, |kept| steps::told(&card, Some(&kept)));
-        steps::publish(inner, &card, Some(settlement));
+        steps::publish(inner, &card, Some(steps::told(&card, kept.as_ref())));
     }
 }
 

@@ -84,21 +84,27 @@ impl Rig {
     }
 
     async fn open_at(file: &Path, on_caller_gone: OnCallerGone, now_ms: u64) -> Self {
+        Self::with(file, on_caller_gone, now_ms, |_| {}).await
+    }
+
+    async fn with(
+        file: &Path,
+        on_caller_gone: OnCallerGone,
+        now_ms: u64,
+        set: impl FnOnce(&mut ParkedSettings),
+    ) -> Self {
         let (clock, manual) = Clock::manual(now_ms);
         let scope = Arc::new(scope(on_caller_gone, "Pays back"));
         let fresh = Arc::new(Mutex::new(Arc::clone(&scope)));
         let answer = Arc::new(Mutex::new(Answer::Now(done())));
         let runs = Arc::new(AtomicUsize::new(0));
         let runner = runner(Arc::clone(&fresh), Arc::clone(&answer), Arc::clone(&runs));
-        let settings =
-            StoreSettings { busy: Duration::from_millis(50), ..StoreSettings::new(file) };
-        let store = Store::open(&settings).await.unwrap();
-        let times = ParkedSettings {
-            clock,
-            drain: Duration::from_millis(200),
-            ..ParkedSettings::default()
-        };
-        let parked = Parked::open(store, times, runner).await.unwrap();
+        let busy = Duration::from_millis(50);
+        let store = Store::open(&StoreSettings { busy, ..StoreSettings::new(file) }).await.unwrap();
+        let drain = Duration::from_millis(200);
+        let mut settings = ParkedSettings { clock, drain, ..ParkedSettings::default() };
+        set(&mut settings);
+        let parked = Parked::open(store, settings, runner).await.unwrap();
         Self { parked, clock: manual, scope, fresh, answer, runs }
     }
 

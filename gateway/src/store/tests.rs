@@ -67,7 +67,7 @@ async fn a_step_counts_only_on_the_version_it_was_made_from() {
     let change = denied(&first);
     let again = [change.clone(), change.clone()];
     assert_eq!(store.commit(&again).await.unwrap(), [true, false]);
-    assert_eq!(store.commit(&[change.clone()]).await.unwrap(), [false]);
+    assert_eq!(store.commit(std::slice::from_ref(&change)).await.unwrap(), [false]);
     assert_eq!(store.card("apr_a").await.unwrap().unwrap(), change.card);
 }
 
@@ -157,4 +157,21 @@ async fn a_newer_a_damaged_and_a_missing_file_are_refused_and_told_apart() {
     let missing = folder.file().with_file_name("none").join("state.db");
     let fault = Store::open(&StoreSettings::new(missing)).await.unwrap_err();
     assert!(matches!(fault, StoreFault::Unavailable { .. }), "{fault}");
+}
+
+#[test]
+fn faults_say_what_to_do() {
+    let (file, cause) = ("state.db".to_owned(), "disk I/O error".to_owned());
+    let faults = [
+        StoreFault::Unavailable { file: file.clone(), cause: cause.clone() },
+        StoreFault::Corrupt { file: file.clone(), cause },
+        StoreFault::NewerSchema { file: file.clone(), found: 2, known: 1 },
+        StoreFault::InUse { file },
+    ];
+    let expected = "\
+the state file `state.db` cannot be used: disk I/O error; check that its folder exists, can be written and has free space
+the state file `state.db` is damaged: disk I/O error; stop the gateway and restore the file from a backup, or move it away to start without parked calls
+the state file `state.db` has schema 2, and this version of the gateway knows schemas up to 1; start the version that wrote it or a newer one
+the state file `state.db` is in use by another gateway; stop that one, or give this one another state folder";
+    assert_eq!(faults.map(|fault| fault.to_string()).join("\n"), expected);
 }

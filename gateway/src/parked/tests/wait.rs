@@ -174,3 +174,36 @@ async fn a_cancelled_call_never_runs() {
     let Settlement::NotRun { state, .. } = settled(&mut ticket).await else { panic!("ran") };
     assert_eq!((state, rig.runs()), (State::Cancelled, 0));
 }
+
+#[tokio::test]
+async fn time_passes_without_anybody_asking_and_stops_with_the_gateway() {
+    let folder = Folder::new();
+    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let mut ticket = rig.call(7).await;
+    rig.clock.advance(10 * MINUTE);
+    let Settlement::NotRun { state, .. } = settled(&mut ticket).await else { panic!("ran") };
+    assert_eq!(state, State::Expired);
+    rig.parked.shutdown().await;
+    assert!(rig.parked.inner.tasks.is_idle());
+}
+
+#[tokio::test]
+async fn every_step_of_a_card_is_witnessed() {
+    let folder = Folder::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let witness = Arc::clone(&seen);
+    let rig = Rig::with(&folder.file(), OnCallerGone::Keep, NOW, move |settings| {
+        settings.witness =
+            Witness::new(move |card| witness.lock().push((card.version(), card.state())));
+    })
+    .await;
+    let mut ticket = rig.call(7).await;
+    rig.approve(ticket.id()).await;
+    settled(&mut ticket).await;
+    rig.until(ticket.id(), |card| card.state().is_settled()).await;
+    rig.parked.shutdown().await;
+    let mut seen = seen.lock().clone();
+    seen.sort_unstable();
+    let life = [State::Parked, State::Approved, State::Executing, State::Done];
+    assert_eq!(seen, (1..=4).zip(life).collect::<Vec<_>>());
+}
