@@ -4,7 +4,6 @@ use super::step::{self, Stuck};
 use super::ticket::{How, Ticket};
 use super::{AttachError, Caller, Inner, ParkError, execute};
 use crate::store::StoreFault;
-use portcullis_policy::canonical::Digest;
 use portcullis_policy::decide::{Request, Usage, over_parked};
 use portcullis_policy::ledger::{Asked, Card, Event, State};
 use portcullis_policy::scope::Scope;
@@ -25,21 +24,35 @@ pub(super) async fn park(
     scope: &Scope,
 ) -> Result<Ticket, ParkError> {
     let asked = Asked::new(&caller.agent, &caller.run, request);
-    let key = asked.key();
+    let mut waited = false;
+    loop {
+        let lane = inner.lane.lock().await;
+        if *inner.stopping.borrow() {
+            return Err(ParkError::Stopping);
+        }
+        let key = asked.key();
+        if let Some(card) = inner.store.live(key).await? {
+            return Ok(join(inner, card).await?);
+        }
+        let now_ms = inner.settings.clock.wall_ms();
+        let Some((card, kept)) = inner.store.undelivered(key, now_ms).await? else {
+            return make(inner, asked, scope).await;
+        };
+        if waited || !inner.memory.held(card.id()) {
+            let settlement = step::told(&card, Some(&kept));
+            return Ok(Ticket::settled(inner, card, settlement));
+        }
+        drop(lane);
+        // The answer is on its way to an earlier call: whether it arrives decides between the
+        // same answer and a new card. A caller that is gone unnoticed never takes it.
+        drop(timeout(HANDOVER, inner.memory.quiet(card.id())).await);
+        waited = true;
+    }
+}
+
+async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket, ParkError> {
     let clock = &inner.settings.clock;
-    handover(inner, key).await?;
-    let _lane = inner.lane.lock().await;
-    if *inner.stopping.borrow() {
-        return Err(ParkError::Stopping);
-    }
-    if let Some(card) = inner.store.live(key).await? {
-        return Ok(join(inner, card).await?);
-    }
-    if let Some((card, kept)) = inner.store.undelivered(key, clock.wall_ms()).await? {
-        let settlement = step::told(&card, Some(&kept));
-        return Ok(Ticket::settled(inner, card, settlement));
-    }
-    let usage = Usage { parked_calls: inner.memory.count(&caller.agent), ..Usage::default() };
+    let usage = Usage { parked_calls: inner.memory.count(&asked.agent), ..Usage::default() };
     if let Some(refusal) = over_parked(scope, &usage) {
         return Err(ParkError::Full(refusal));
     }
@@ -54,7 +67,7 @@ pub(super) async fn park(
         }
         Ok(false) => {
             inner.memory.forget(card.id());
-            match inner.store.live(key).await? {
+            match inner.store.live(card.asked().key()).await? {
                 Some(card) => Ok(join(inner, card).await?),
                 None => Err(ParkError::Stopping),
             }
@@ -64,17 +77,6 @@ pub(super) async fn park(
             Err(ParkError::Store(fault))
         }
     }
-}
-
-// An answer may be on its way to the caller that now makes the call again: whether it arrived
-// decides between the same answer and a new card.
-async fn handover(inner: &Arc<Inner>, key: Digest) -> Result<(), StoreFault> {
-    let now_ms = inner.settings.clock.wall_ms();
-    if let Some((card, _)) = inner.store.undelivered(key, now_ms).await? {
-        // A caller that is gone unnoticed never takes its answer: then the repeat gets it.
-        drop(timeout(HANDOVER, inner.memory.quiet(card.id())).await);
-    }
-    Ok(())
 }
 
 /// Joins the caller to a card of its own run.

@@ -132,11 +132,16 @@ impl Memory {
         self.let_go.notify_waiters();
     }
 
+    /// True if a ticket for the card is out.
+    pub(super) fn held(&self, id: &str) -> bool {
+        self.held.lock().contains_key(id)
+    }
+
     /// Waits until no ticket for the card is out.
     pub(super) async fn quiet(&self, id: &str) {
         loop {
             let let_go = self.let_go.notified();
-            if !self.held.lock().contains_key(id) {
+            if !self.held(id) {
                 return;
             }
             let_go.await;

@@ -1,6 +1,7 @@
 //! A caller that left and comes back.
 
 use super::*;
+use portcullis_policy::ledger::Outcome;
 
 #[tokio::test]
 async fn an_approval_waits_for_the_identical_repeat_and_is_used_once() {
@@ -167,4 +168,29 @@ async fn a_repeat_waits_for_the_answer_that_is_being_written() {
     }
     let (repeat, ()) = tokio::join!(repeat, ticket.delivered());
     assert_ne!(repeat.id(), id);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_for_a_caller_that_leaves_as_its_call_starts() {
+    let folder = Folder::new();
+    let waiting = Arc::new(Mutex::new(None));
+    let leaving = Arc::clone(&waiting);
+    let rig = Rig::with(&folder.file(), OnCallerGone::Keep, NOW, move |settings| {
+        let leave = move |card: &Card| {
+            let starts = card.state() == State::Executing;
+            drop(starts.then(|| leaving.lock().take()));
+        };
+        settings.witness = Witness::new(leave);
+    })
+    .await;
+    let ticket = rig.call(7).await;
+    let id = ticket.id().to_owned();
+    *waiting.lock() = Some(ticket);
+    rig.approve(&id).await;
+    rig.until(&id, |card| card.state() == State::Done).await;
+    assert_eq!(rig.card(&id).await.outcome(), Some(Outcome::NotSent));
+    let mut repeat = rig.call(7).await;
+    let Settlement::NotRun { text, .. } = settled(&mut repeat).await else { panic!("ran") };
+    assert!(text.contains("its caller left just before it was sent. It did not run."), "{text}");
+    assert_eq!(rig.runs(), 0);
 }

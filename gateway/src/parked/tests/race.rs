@@ -2,6 +2,11 @@
 
 use super::*;
 
+async fn decide(parked: Parked, id: String, number: u32) -> Result<Card, DecideError> {
+    let verdict = if number.is_multiple_of(2) { Verdict::Approve } else { deny("no") };
+    parked.decide(&id, verdict, None, &operator(&format!("operator-{number}"))).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_eight_racing_deciders_exactly_one_decides() {
     let folder = Folder::new();
@@ -9,26 +14,19 @@ async fn of_eight_racing_deciders_exactly_one_decides() {
     for round in 0..10 {
         let mut ticket = rig.call(round).await;
         let before = rig.runs();
-        let deciders: Vec<_> = (0..8)
-            .map(|number| {
-                let (parked, id) = (rig.parked.clone(), ticket.id().to_owned());
-                let verdict = if number % 2 == 0 { Verdict::Approve } else { deny("no") };
-                let by = operator(&format!("operator-{number}"));
-                tokio::spawn(async move { parked.decide(&id, verdict, None, &by).await })
-            })
-            .collect();
-        let mut winners = Vec::new();
+        let racer =
+            |number| tokio::spawn(decide(rig.parked.clone(), ticket.id().to_owned(), number));
+        let deciders: Vec<_> = (0..8).map(racer).collect();
+        let mut outcomes = Vec::new();
         for decider in deciders {
-            match decider.await.unwrap() {
-                Ok(card) => winners.push(card),
-                Err(DecideError::Settled(_)) => {}
-                Err(other) => panic!("{other}"),
-            }
+            outcomes.push(decider.await.unwrap());
         }
-        assert_eq!(winners.len(), 1);
-        let approved = winners[0].state() == State::Approved;
+        let lost = |outcome: &&Result<_, _>| matches!(outcome, Err(DecideError::Settled(_)));
+        assert_eq!(outcomes.iter().filter(lost).count(), 7);
+        let won: Vec<_> = outcomes.into_iter().flatten().collect();
+        let approved = won[0].state() == State::Approved;
         let ran = matches!(settled(&mut ticket).await, Settlement::Result { .. });
-        assert_eq!(ran, approved);
+        assert_eq!((won.len(), ran), (1, approved));
         assert_eq!(rig.runs() - before, usize::from(approved));
     }
 }
@@ -61,29 +59,29 @@ async fn a_decision_on_other_arguments_decides_nothing() {
     rig.parked.decide(ticket.id(), Verdict::Approve, right, &by).await.unwrap();
 }
 
+async fn stop(parked: Parked, stopping: bool) {
+    let runs = if stopping { vec![caller("run_a")] } else { Vec::new() };
+    parked.stop(&runs, "its run was stopped").await.unwrap();
+}
+
+async fn repeat(rig: Arc<Rig>, number: u32) -> Ticket {
+    rig.call(number).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn approve_deny_leave_repeat_stop_and_expiry_leave_one_outcome() {
+async fn approve_deny_leave_repeat_and_stop_leave_one_outcome() {
     let folder = Folder::new();
     let rig = Arc::new(Rig::open(&folder.file(), OnCallerGone::Keep).await);
     for round in 0..20 {
         let ticket = rig.call(round).await;
         let id = ticket.id().to_owned();
         let before = rig.runs();
-        let decide = |verdict: Verdict, name: &str| {
-            let (parked, id, by) = (rig.parked.clone(), id.clone(), operator(name));
-            tokio::spawn(async move { parked.decide(&id, verdict, None, &by).await.is_ok() })
-        };
-        let (yes, no) = (decide(Verdict::Approve, "ann"), decide(deny("no"), "bob"));
-        let (parked, stopping) = (rig.parked.clone(), round % 3 == 0);
-        let stop = tokio::spawn(async move {
-            if stopping {
-                parked.stop(&[caller("run_a")], "its run was stopped").await.unwrap();
-            }
-        });
-        let again = Arc::clone(&rig);
-        let repeat = tokio::spawn(async move { again.call(round).await });
+        let yes = tokio::spawn(decide(rig.parked.clone(), id.clone(), 0));
+        let no = tokio::spawn(decide(rig.parked.clone(), id.clone(), 1));
+        let stop = tokio::spawn(stop(rig.parked.clone(), round % 3 == 0));
+        let repeat = tokio::spawn(repeat(Arc::clone(&rig), round));
         drop(ticket);
-        let (yes, no) = (yes.await.unwrap(), no.await.unwrap());
+        let (yes, no) = (yes.await.unwrap().is_ok(), no.await.unwrap().is_ok());
         stop.await.unwrap();
         assert!(!(yes && no));
         let repeat = repeat.await.unwrap();
