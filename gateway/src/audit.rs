@@ -252,16 +252,17 @@ impl Audit {
     /// # Errors
     /// [`AuditError`] if it is not on disk; then the decision may not take effect.
     pub fn decision(&self, decided: &Decided<'_>) -> Result<(), AuditError> {
-        self.record("decision", Durability::Disk, |line| {
-            line.text("agent", decided.agent.as_str());
-            line.text("run", decided.run);
-            line.text("server", decided.server.as_str());
-            line.text("tool", decided.tool);
-            line.text("arguments", &decided.arguments.to_string());
-            line.text("card", decided.card);
-            line.text("decision", decided.choice.as_str());
-            line.maybe("reason", decided.reason);
-            line.text("by", decided.by);
+        self.record("decision", Durability::Disk, |line| write_decided(line, decided))
+    }
+
+    /// Puts on record that a recorded decision had no effect, and why. Blocks like the decision.
+    ///
+    /// # Errors
+    /// [`AuditError`] if it is not on disk.
+    pub fn decision_void(&self, decided: &Decided<'_>, why: &str) -> Result<(), AuditError> {
+        self.record("decision_void", Durability::Disk, |line| {
+            write_decided(line, decided);
+            line.text("why", why);
         })
     }
 
@@ -289,6 +290,18 @@ fn write_asked(line: &mut Line, asked: &Asked<'_>) {
     line.number("generation", asked.generation);
     line.maybe("arguments", asked.arguments.map(|digest| digest.to_string()).as_deref());
     line.maybe("card", asked.card);
+}
+
+fn write_decided(line: &mut Line, decided: &Decided<'_>) {
+    line.text("agent", decided.agent.as_str());
+    line.text("run", decided.run);
+    line.text("server", decided.server.as_str());
+    line.text("tool", decided.tool);
+    line.text("arguments", &decided.arguments.to_string());
+    line.text("card", decided.card);
+    line.text("decision", decided.choice.as_str());
+    line.maybe("reason", decided.reason);
+    line.text("by", decided.by);
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub use admins::{
 pub use private_file::PrivateFileError;
 pub use quickstart::{QUICKSTART_TOKENS_FILE, QuickstartError, quickstart_tokens};
 pub use token::{Kind, Token, TokenHash};
-pub use tokens::{TokenEntry, Tokens, TokensFileError, read_tokens_file};
+pub use tokens::{TokenEntry, Tokens};
 
 /// What anyone reads whose credential is not accepted, whatever the reason.
 pub const UNAUTHORIZED_TEXT: &str =
@@ -99,7 +99,7 @@ pub fn bearer(header: Option<&str>, kind: Kind) -> Result<Token, IdentityError> 
 /// If the operating system gives no random bits.
 pub fn random_id(prefix: &str) -> std::io::Result<String> {
     let mut bits = [0; 16];
-    getrandom::fill(&mut bits).map_err(std::io::Error::other)?;
+    getrandom::fill(&mut bits).map_err(|error| std::io::Error::other(error.to_string()))?;
     Ok(format!("{prefix}{}", token::base32(u128::from_be_bytes(bits))))
 }
 

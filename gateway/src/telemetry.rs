@@ -156,7 +156,7 @@ impl Metrics {
     }
 
     /// Counts a call that ended or was parked.
-    pub fn called(&self, agent: &AgentName, tool: Option<(&ServerName, &str)>, outcome: Ending) {
+    pub fn called(&self, agent: &AgentName, tool: Option<(&str, &str)>, outcome: &'static str) {
         let labels = {
             let names = self.names.read();
             Call {

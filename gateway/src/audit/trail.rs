@@ -170,7 +170,7 @@ fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
-        let number = name
+        let number: Option<u64> = name
             .to_str()
             .and_then(|name| name.strip_prefix("audit-")?.strip_suffix(".jsonl"))
             .and_then(|digits| digits.parse().ok());

@@ -40,9 +40,11 @@ pub enum PrivateFileError {
 }
 
 pub(super) fn read(path: &Path) -> Result<String, PrivateFileError> {
-    let failed = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => PrivateFileError::Missing(path.to_owned()),
-        _ => PrivateFileError::Io { path: path.to_owned(), source },
+    let failed = |source: io::Error| {
+        if source.kind() == io::ErrorKind::NotFound {
+            return PrivateFileError::Missing(path.to_owned());
+        }
+        PrivateFileError::Io { path: path.to_owned(), source }
     };
     // The name itself, so that a link to another file is not followed.
     if !std::fs::symlink_metadata(path).map_err(failed)?.is_file() {

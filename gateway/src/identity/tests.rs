@@ -97,46 +97,19 @@ fn a_token_is_never_printed() {
 }
 
 #[test]
-fn the_token_file_is_read_strictly() {
-    let folder = Folder::new("tokens");
-    let hash = "ab".repeat(32);
-    let good = format!(
-        "tokens:\n- {{agent: support, sha256: {hash}}}\n\
-         - {{agent: billing, sha256: \"sha256:{}\", expires: \"2099-01-01T00:00:00Z\"}}\n",
-        "cd".repeat(32)
-    );
-    let entries = read_tokens_file(&folder.file("good.yaml", &good)).unwrap();
-    assert_eq!(entries.len(), 2);
-    assert!(entries[1].expires.unwrap() > SystemTime::now());
-    let fault =
-        |text: &str| read_tokens_file(&folder.file("bad.yaml", text)).unwrap_err().to_string();
-    assert_eq!(
-        fault("tokens: [{agent: support, sha256: abc}]"),
-        "token 1 of the token file: `sha256` is not 64 hex digits; it holds the SHA-256 of the token"
-    );
-    assert_eq!(
-        fault(&format!("tokens: [{{agent: a, sha256: {hash}, expires: soon}}]")),
-        "token 1 of the token file: `expires` is not a time such as `2027-01-31T00:00:00Z`: `soon`"
-    );
-    assert_eq!(
-        fault(&format!("tokens: [{{agent: a, sha256: {hash}}}, {{agent: b, sha256: {hash}}}]")),
-        "token 2 of the token file: `sha256` is listed twice"
-    );
-    assert!(
-        fault(&format!("tokens: [{{agent: a, sha256: {hash}, admin: true}}]")).contains("admin")
-    );
-}
-
-#[test]
-fn a_token_file_that_others_can_read_is_refused() {
+fn a_file_with_secrets_that_others_can_read_is_refused() {
     let folder = Folder::new("loose");
-    let path = folder.file("tokens.yaml", "tokens: []");
+    let agents = [name("support")];
+    quickstart_tokens(&folder.0, &agents).unwrap();
+    let path = folder.0.join(QUICKSTART_TOKENS_FILE);
     chmod(&path, 0o640);
-    let error = read_tokens_file(&path).unwrap_err().to_string();
+    let error = quickstart_tokens(&folder.0, &agents).unwrap_err().to_string();
     assert!(error.contains("may be read by others (mode 640)"), "{error}");
-    let link = folder.0.join("link.yaml");
-    std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(read_tokens_file(&link).is_err());
+    chmod(&path, 0o600);
+    let elsewhere = folder.0.join("elsewhere");
+    std::fs::rename(&path, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+    assert!(quickstart_tokens(&folder.0, &agents).is_err());
 }
 
 #[test]

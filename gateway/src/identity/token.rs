@@ -47,7 +47,7 @@ impl Token {
     /// If the operating system gives no random bits.
     pub fn generate(kind: Kind) -> std::io::Result<Self> {
         let mut bits = [0; 32];
-        getrandom::fill(&mut bits).map_err(std::io::Error::other)?;
+        getrandom::fill(&mut bits).map_err(|error| std::io::Error::other(error.to_string()))?;
         Ok(Self(format!("{}{}", kind.prefix(), URL_SAFE_NO_PAD.encode(bits))))
     }
 
@@ -80,20 +80,6 @@ impl fmt::Debug for Token {
 }
 
 impl TokenHash {
-    /// Reads 64 hex digits, with or without `sha256:` before them.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let hex = text.strip_prefix("sha256:").unwrap_or(text);
-        if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return None;
-        }
-        let mut bytes = [0; 32];
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(hex.get(2 * i..2 * i + 2)?, 16).ok()?;
-        }
-        Some(Self(bytes))
-    }
-
     /// The 32 bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
@@ -104,6 +90,12 @@ impl TokenHash {
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl From<[u8; 32]> for TokenHash {
+    fn from(sha256: [u8; 32]) -> Self {
+        Self(sha256)
     }
 }
 
