@@ -36,7 +36,13 @@ pub(super) fn load(
     env: &BTreeMap<String, String>,
 ) -> Result<Config, ConfigError> {
     let Some(path) = path else {
-        let settings = Settings { document: None, env, known: Vec::new(), found: Vec::new() };
+        let settings = Settings {
+            name: "gateway.yaml".into(),
+            document: None,
+            env,
+            known: Vec::new(),
+            found: Vec::new(),
+        };
         return resolve(settings, &wire::Spec::default(), Path::new(""));
     };
     let text = files::read(path)?;
@@ -50,7 +56,13 @@ pub(super) fn load(
         return Err(ConfigError::Refused(found));
     };
     identify(document, &gateway, &mut found);
-    let settings = Settings { document: Some(document), env, known: Vec::new(), found };
+    let settings = Settings {
+        name: file.name.clone(),
+        document: Some(document),
+        env,
+        known: Vec::new(),
+        found,
+    };
     resolve(settings, &gateway.spec, path.parent().unwrap_or(Path::new("")))
 }
 
@@ -145,14 +157,10 @@ fn listen(s: &mut Settings<'_>, wire: &wire::Listen) -> Listen {
         || same(listen.admin, listen.observe)
     {
         let text = "`listen`: two listeners have the same address; give each its own port";
-        let at = wire.agents.as_ref().map_or_else(|| nowhere("gateway.yaml"), |text| s.place(text));
+        let at = wire.agents.as_ref().map_or_else(|| s.whole(), |text| s.place(text));
         s.error("bad_value", &at, text);
     }
     listen
-}
-
-fn nowhere(name: &str) -> Location {
-    Location::new(&name.into(), 0, 0)
 }
 
 /// Without a public address the listening one is used, which must then be one that can be called.
@@ -165,7 +173,7 @@ fn public_url(s: &mut Settings<'_>, wire: &wire::PublicUrl, listen: &Listen) -> 
                     "`{key}` is missing: the gateway listens on `{address}`, so write the address \
                      by which it is reached, such as `https://gateway.example`"
                 );
-                s.error("missing_value", &nowhere("publicUrl"), text);
+                s.error("missing_value", &s.whole(), text);
             }
             return format!("http://{address}");
         };
@@ -190,7 +198,7 @@ fn policy(s: &mut Settings<'_>, wire: &wire::Policy, base: &Path) -> Policy {
     };
     if dirs.is_empty() || dirs.iter().any(String::is_empty) {
         let at = wire.dirs.as_ref().and_then(|listed| listed.value.first());
-        let at = at.map_or_else(|| nowhere("policy.dirs"), |text| s.place(text));
+        let at = at.map_or_else(|| s.whole(), |text| s.place(text));
         s.error("missing_value", &at, "`policy.dirs`: name at least one folder, and none is empty");
     }
     Policy { dirs: dirs.into_iter().map(|dir| base.join(dir)).collect(), strict }

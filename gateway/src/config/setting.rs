@@ -6,6 +6,7 @@ use portcullis_policy::source::{Document, did_you_mean, duration};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The start of every environment twin.
@@ -13,6 +14,8 @@ const PREFIX: &str = "PORTCULLIS_";
 
 /// Reads settings and keeps what was found wrong with them.
 pub(super) struct Settings<'a> {
+    /// What locations call the file, be there one or not.
+    pub(super) name: Arc<str>,
     /// The file, if there is one.
     pub(super) document: Option<&'a Document<'a>>,
     pub(super) env: &'a BTreeMap<String, String>,
@@ -29,8 +32,12 @@ pub(super) struct Written {
 
 impl Settings<'_> {
     pub(super) fn place(&self, text: &Text) -> Location {
-        let nowhere = || Location::new(&"gateway.yaml".into(), 0, 0);
-        self.document.map_or_else(nowhere, |document| document.place(text))
+        self.document.map_or_else(|| self.whole(), |document| document.place(text))
+    }
+
+    /// The file as a whole, for what it does not say.
+    pub(super) fn whole(&self) -> Location {
+        Location::new(&self.name, 0, 0)
     }
 
     pub(super) fn error(&mut self, code: &'static str, at: &Location, text: impl Into<String>) {
