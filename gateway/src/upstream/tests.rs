@@ -1,5 +1,7 @@
 //! Servers that misbehave over stdio, and what becomes of the calls to them.
 
+mod http;
+
 use super::*;
 use bytes::Bytes;
 use portcullis_policy::decide::{Ask, Decision, Usage, decide};
