@@ -185,12 +185,6 @@ impl Scope {
     pub fn exists(&self, exposed: &str) -> bool {
         self.existing.contains(exposed)
     }
-
-    /// True if some call in the scope may be parked.
-    #[must_use]
-    pub fn may_park(&self) -> bool {
-        self.tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. }))
-    }
 }
 
 /// The name of a tool on an agent's endpoint: server, `__`, tool, within

@@ -39,6 +39,9 @@ import time
 from dataclasses import dataclass, field
 
 SERVER = "gw"  # how the CLIs' configurations name the gateway
+TOP_KEYS = {"defaults", "turns", "conversations"}
+CONVERSATION_KEYS = {"name", "match", "turns"}
+CALL_KEYS = {"tool", "args"}
 TURN_KEYS = {"tool", "args", "calls", "text", "expect", "refuse", "offers", "hides", "only"}
 CALL_ID = re.compile(r"c(\d+)t(\d+)n\d+x[0-9a-f]+$")
 
@@ -124,8 +127,15 @@ def _lookup(names, name):
     return names[name]
 
 
+def _known(where, value, keys):
+    odd = set(value) - keys
+    if odd:
+        raise ScriptError(f"{where}: unknown keys {sorted(odd)}")
+
+
 class Conversation:
     def __init__(self, index, source):
+        _known("conversation", source, CONVERSATION_KEYS)
         self.index = index
         self.name = source.get("name", "main" if "match" not in source else f"#{index}")
         self.match = re.compile(source.get("match", ""))
@@ -137,9 +147,9 @@ class Conversation:
 
     def _validate(self, n, turn):
         where = f"{self.name}: turn {n}"
-        odd = set(turn) - TURN_KEYS
-        if odd:
-            raise ScriptError(f"{where}: unknown keys {sorted(odd)}")
+        _known(where, turn, TURN_KEYS)
+        for call in turn.get("calls", []):
+            _known(where, call, CALL_KEYS)
         if sum(k in turn for k in ("tool", "calls", "text")) != 1:
             raise ScriptError(f"{where}: needs one of tool, calls, text")
         if ("text" in turn) != (n == len(self.turns) - 1):
@@ -160,7 +170,8 @@ class Playbook:
     """Answers requests from a script and keeps the account of it."""
 
     def __init__(self, source, values=None):
-        names = dict(source.get("defaults", {}), **(values or {}))
+        _known("script", source, TOP_KEYS)
+        names = {**source.get("defaults", {}), **(values or {})}
         listed = source.get("conversations") or [{"turns": source.get("turns")}]
         self.conversations = [Conversation(i, _fill(c, names)) for i, c in enumerate(listed)]
         self._lock = threading.Lock()

@@ -1,1 +1,9 @@
-//! Placeholder.
+//! What the end-to-end tests are made of: a gateway in a temporary folder, agents that speak
+//! raw bytes, an upstream that records every byte it receives, and a fixture server with
+//! everything the public conformance suite asks for.
+
+pub mod agent;
+pub mod corpus;
+pub mod fixture;
+pub mod house;
+pub mod upstream;

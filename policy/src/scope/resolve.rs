@@ -297,8 +297,10 @@ impl Found<'_> {
         let authorised = text::authorised(&declared, &tools, shown);
         let instructions = text::instructions(agent, &authorised, &missing, &tools);
         let prompts = prompts(&parts, &name_of);
+        let may_park = tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. }));
         let mut view = View {
             shown,
+            may_park,
             index: index(&tools),
             tools_json: tools_json.into(),
             resources_json: text::joined(

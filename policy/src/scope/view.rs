@@ -46,6 +46,7 @@ pub struct View {
     pub(super) authorised: Arc<str>,
     pub(super) index: Index,
     pub(super) completes: bool,
+    pub(super) may_park: bool,
 }
 
 /// A granted resource template: reads inside it are covered by the grant's patterns.
@@ -114,6 +115,12 @@ impl View {
     #[must_use]
     pub fn completes(&self) -> bool {
         self.completes
+    }
+
+    /// True if some call in the view may be parked.
+    #[must_use]
+    pub fn may_park(&self) -> bool {
+        self.may_park
     }
 
     /// True if the view has resources or templates.

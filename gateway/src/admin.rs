@@ -1,0 +1,144 @@
+//! The admin listener: approvers read and decide cards, operators see what is in force.
+//!
+//! Always authenticated, by a bearer token alone. JSON in, JSON out; unknown routes, members and
+//! parameters are refused, and an unauthenticated caller cannot tell one route from another.
+
+mod answer;
+mod approvals;
+mod card;
+mod decision;
+mod hosts;
+mod views;
+
+use crate::audit::Audit;
+use crate::identity::{Admin, AdminFailure, Admins};
+use crate::parked::Parked;
+use crate::telemetry::Metrics;
+use answer::{Fault, strict};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use card::CardView;
+use portcullis_policy::ledger::Card;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+pub use approvals::WAIT_SECONDS_MAX;
+pub use decision::REASON_CHARS_MAX;
+pub use hosts::Hosts;
+pub use views::{AgentView, AgentsView, DiagnosticsView, TitleView, Views, diagnostic_json};
+
+/// Largest request body, in bytes.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What the admin API is made of.
+#[derive(Debug)]
+pub struct Api {
+    /// The cards.
+    pub parked: Parked,
+    /// Where decisions go on record.
+    pub audit: Arc<Audit>,
+    /// Where decisions are counted.
+    pub metrics: Arc<Metrics>,
+    /// Who may use it.
+    pub admins: Admins,
+    /// The names of its listener.
+    pub hosts: Hosts,
+    /// What is in force.
+    pub views: Views,
+    /// Ends waiting requests when the gateway stops.
+    pub stop: watch::Receiver<bool>,
+    /// Different in every process: revisions of an earlier one are never taken for our own.
+    pub epoch: String,
+}
+
+impl Api {
+    fn revision(&self, changes: u64) -> String {
+        format!("{}.{changes}", self.epoch)
+    }
+
+    fn shown<'a>(&self, card: &'a Card, admin: &Admin) -> CardView<'a> {
+        CardView::of(card, (self.views.title)(card), admin)
+    }
+}
+
+/// The routes of the admin listener.
+#[must_use]
+pub fn router(api: Api) -> Router {
+    let api = Arc::new(api);
+    Router::new()
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{id}", get(approvals::one))
+        .route("/v1/approvals/{id}/decision", post(decision::decide))
+        .route("/v1/agents", get(views::agents))
+        .route("/v1/agents/{agent}", get(views::agent))
+        .route("/v1/diagnostics", get(views::diagnostics))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(&api), guard))
+        .with_state(api)
+}
+
+// Host and Origin, then the credential; only then is anything of the request looked at.
+async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    let mut response = match enter(&api, request.headers()) {
+        Ok(admin) => {
+            request.extensions_mut().insert(admin);
+            next.run(request).await
+        }
+        Err(refusal) => refusal,
+    };
+    strict(response.headers_mut());
+    response
+}
+
+fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Response> {
+    if !api.hosts.admit(headers) {
+        let message = "this listener is not known by that name, or the page is a foreign one";
+        return Err(Fault::new(StatusCode::FORBIDDEN, "host", message).into_response());
+    }
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = match (values.next(), values.next()) {
+        (Some(value), None) => Some(value.to_str().unwrap_or_default()),
+        (Some(_), Some(_)) => Some(""),
+        (None, _) => None,
+    };
+    api.admins.identify(value).map_err(unauthorized)
+}
+
+fn unauthorized(failure: AdminFailure) -> Response {
+    let message = "send `Authorization: Bearer` with an admin token; the operator's is in the \
+                   file `admin.token` of the state folder";
+    match failure {
+        AdminFailure::Unauthorized(error) => {
+            tracing::warn!(reason = error.reason(), "a request to the admin listener was refused");
+            let mut response =
+                Fault::new(StatusCode::UNAUTHORIZED, "credential", message).into_response();
+            let challenge = HeaderValue::from_static("Bearer realm=\"portcullis admin\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+            response
+        }
+        AdminFailure::Wait(wait) => {
+            let fault =
+                Fault::new(StatusCode::TOO_MANY_REQUESTS, "failures", "too many failed credentials");
+            let mut response = fault.into_response();
+            let seconds = HeaderValue::from(wait.as_secs().saturating_add(1));
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+            response
+        }
+    }
+}
+
+async fn no_route() -> Fault {
+    Fault::new(StatusCode::NOT_FOUND, "not_found", "there is no such route")
+}
+
+async fn no_method() -> Fault {
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method")
+}
+

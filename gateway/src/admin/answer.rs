@@ -1,0 +1,67 @@
+//! Answers of the admin API: JSON, never stored, never framed.
+
+use axum::Json;
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// Why a request of the API is not served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) status: StatusCode,
+    /// A stable word for programs.
+    pub(super) code: &'static str,
+    /// What to do about it, for people.
+    pub(super) message: String,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    error: BodyError<'a>,
+}
+
+#[derive(Serialize)]
+struct BodyError<'a> {
+    code: &'a str,
+    message: &'a str,
+}
+
+impl Fault {
+    pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into() }
+    }
+
+    pub(super) fn bad(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    pub(super) fn no_approval() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", "there is no such approval")
+    }
+
+    pub(super) fn role(may: &str) -> Self {
+        let message = format!("this credential may not {may}");
+        Self::new(StatusCode::FORBIDDEN, "role", message)
+    }
+}
+
+impl IntoResponse for Fault {
+    fn into_response(self) -> Response {
+        let body = Body { error: BodyError { code: self.code, message: &self.message } };
+        (self.status, Json(body)).into_response()
+    }
+}
+
+/// The headers of every answer.
+pub(super) fn strict(headers: &mut HeaderMap) {
+    let fixed = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}

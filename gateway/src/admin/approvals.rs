@@ -1,0 +1,144 @@
+//! `GET /v1/approvals`: the cards, oldest first, at once or when something changes.
+
+use super::Api;
+use super::answer::Fault;
+use super::card::CardView;
+use crate::identity::{Admin, Role};
+use crate::parked::Parked;
+use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named, StoreFault};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use portcullis_policy::ledger::{self, Card};
+use portcullis_policy::name::AgentName;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest wait for a change, in seconds.
+pub const WAIT_SECONDS_MAX: u64 = 60;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wanted {
+    /// States with commas between them; absent is every state.
+    state: Option<String>,
+    agent: Option<String>,
+    run: Option<String>,
+    /// Seconds to wait for a change.
+    #[serde(default)]
+    wait: u64,
+    /// The revision of an earlier list; with another one by now there is no wait.
+    since: Option<String>,
+    /// The cursor of an earlier list.
+    cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    items: Vec<CardView<'a>>,
+    /// Where the next page begins; absent on the last one.
+    cursor: Option<String>,
+    /// For `since`: stands for what the list was made from.
+    revision: String,
+}
+
+pub(super) async fn list(
+    State(api): State<Arc<Api>>,
+    Extension(admin): Extension<Admin>,
+    query: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Fault> {
+    let Query(wanted) = query.map_err(|error| Fault::bad("query", error.body_text()))?;
+    let filter = filter(&wanted)?;
+    let mut changes = api.parked.changes();
+    if wanted.wait > 0 {
+        let since = wanted.since.as_deref();
+        let now = api.revision(*changes.borrow_and_update());
+        if since.is_none_or(|since| since == now) {
+            wait(&api, &mut changes, wanted.wait).await;
+        }
+    }
+    let revision = api.revision(*changes.borrow_and_update());
+    let cards = api.parked.list(&filter).await.map_err(|error| unavailable(&error))?;
+    let last = cards.last().filter(|_| cards.len() >= LIST_ITEMS_MAX as usize);
+    let cursor = last.map(|card| format!("{}.{}", card.created_ms(), card.id()));
+    let seen = cards.iter().filter(|card| admin.may_see(&card.asked().agent));
+    let items = seen.map(|card| api.shown(card, &admin)).collect();
+    Ok(Json(List { items, cursor, revision }).into_response())
+}
+
+pub(super) async fn one(
+    State(api): State<Arc<Api>>,
+    Extension(admin): Extension<Admin>,
+    Path(id): Path<String>,
+) -> Result<Response, Fault> {
+    let card = find(&api.parked, &admin, &id).await?;
+    Ok(Json(api.shown(&card, &admin)).into_response())
+}
+
+/// The card of an id or of the beginning of one, if `admin` may see it.
+pub(super) async fn find(parked: &Parked, admin: &Admin, id: &str) -> Result<Card, Fault> {
+    let plain = id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if !plain || id.is_empty() {
+        return Err(Fault::no_approval());
+    }
+    match parked.get(id).await.map_err(|error| unavailable(&error))? {
+        Named::One(card) if admin.may_see(&card.asked().agent) => Ok(*card),
+        Named::One(_) | Named::None => Err(Fault::no_approval()),
+        // How many there are is told only to who may see them all.
+        Named::Several if matches!(admin.role(), Role::Harness { .. }) => Err(Fault::no_approval()),
+        Named::Several => Err(Fault::bad(
+            "ambiguous_id",
+            "several approvals begin like that; give more characters of the id",
+        )),
+    }
+}
+
+pub(super) fn unavailable(error: &StoreFault) -> Fault {
+    tracing::error!(%error, "the store of cards failed");
+    let message = "the store of parked calls cannot be used at the moment; see the gateway's log";
+    Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store", message)
+}
+
+async fn wait(api: &Api, changes: &mut tokio::sync::watch::Receiver<u64>, seconds: u64) {
+    let limit = Duration::from_secs(seconds.min(WAIT_SECONDS_MAX));
+    let mut stop = api.stop.clone();
+    let change = async {
+        tokio::select! {
+            // Both only watch, so that losing the race loses nothing.
+            _ = changes.changed() => {}
+            _ = stop.wait_for(|stopping| *stopping) => {}
+        }
+    };
+    // Either way the list is made now.
+    let _ = timeout(limit, change).await;
+}
+
+fn filter(wanted: &Wanted) -> Result<Filter, Fault> {
+    let mut filter = Filter::default();
+    for word in wanted.state.iter().flat_map(|states| states.split(',')) {
+        let Some(state) = ledger::State::parse(word) else {
+            let known: Vec<&str> = ledger::State::ALL.iter().map(|state| state.as_str()).collect();
+            let message = format!("`state` is one or more of {}", known.join(", "));
+            return Err(Fault::bad("state", message));
+        };
+        filter.states.push(state);
+    }
+    if let Some(agent) = &wanted.agent {
+        let agent = AgentName::new(agent).map_err(|error| Fault::bad("agent", error.to_string()))?;
+        filter.agent = Some(agent);
+    }
+    filter.runs.extend(wanted.run.clone());
+    if let Some(cursor) = &wanted.cursor {
+        let cursor = cursor.split_once('.').and_then(|(created, id)| {
+            Some(Cursor { created_ms: created.parse().ok()?, id: id.to_owned() })
+        });
+        filter.after = Some(cursor.ok_or_else(|| {
+            Fault::bad("cursor", "`cursor` is not one that an earlier list returned")
+        })?);
+    }
+    Ok(filter)
+}

@@ -1,0 +1,90 @@
+//! `tools/call`: run what is auto-approved, park what asks, refuse the rest.
+
+use crate::asked::Asked;
+use crate::mcp::answer::{self, HEADER_MISMATCH, INVALID_PARAMS, Remedy, tool_error};
+use crate::mcp::envelope::{Raw, member_of};
+use crate::mcp::headers;
+use crate::mcp::sse::Body;
+use crate::own_tools::{self, OwnTool};
+use crate::record::Record;
+use crate::{park, reply, run};
+use bytes::Bytes;
+use http::{HeaderMap, Response, StatusCode};
+use portcullis_policy::decide::{Ask, Decision, Refusal, decide};
+use portcullis_policy::json::Kind;
+
+/// Answers `tools/call`.
+pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
+    let Some(name) = asked.call.params.value("name").and_then(|name| Some(name.text()?.into_owned())) else {
+        return invalid(&asked, "`tools/call` needs `name`, a string");
+    };
+    let arguments = asked.call.params.value("arguments").cloned();
+    if arguments.as_ref().is_some_and(|arguments| arguments.kind() != Kind::Object) {
+        return invalid(&asked, "`arguments` must be an object or absent");
+    }
+    match own_tools::find(&asked.visit, &name) {
+        None => named(asked, headers, &name, arguments).await,
+        Some(OwnTool::Search) => {
+            own(&asked, &own_tools::search(asked.view(), arguments.as_ref()))
+        }
+        Some(OwnTool::Describe) => {
+            own(&asked, &own_tools::describe(asked.view(), arguments.as_ref()))
+        }
+        Some(OwnTool::ApprovalStatus) => park::collect(asked, headers, arguments.as_ref()).await,
+        Some(OwnTool::Call) => {
+            let limits = asked.shared.limits.json;
+            let member = |name| arguments.as_ref().and_then(|a| member_of(a, name, limits));
+            let (inner, inner_arguments) = (member("name"), member("arguments"));
+            let inner = inner.as_ref().and_then(|inner| Some(inner.text()?.into_owned()));
+            let object = inner_arguments.as_ref().is_none_or(|a| a.kind() == Kind::Object);
+            match inner {
+                Some(inner) if object => named(asked, headers, &inner, inner_arguments).await,
+                _ => own(&asked, &tool_error("`call` needs `name`, a string, and `arguments`, an object.", Remedy::None, None)),
+            }
+        }
+    }
+}
+
+async fn named(
+    asked: Asked,
+    headers: &HeaderMap,
+    name: &str,
+    arguments: Option<Raw>,
+) -> Response<Body> {
+    if let Some(tool) = asked.view().tool(name)
+        && asked.session.is_none()
+        && let Err(mismatch) = headers::check_params(headers, &tool.offer, arguments.as_ref())
+    {
+        let body = answer::error(Some(&asked.call.id), HEADER_MISMATCH, &mismatch.0, None);
+        return reply::error(StatusCode::BAD_REQUEST, body);
+    }
+    let ask = Ask::Tool {
+        name: name.to_owned(),
+        arguments: arguments.as_ref().map(|arguments| arguments.bytes().clone()),
+    };
+    let usage = asked.usage();
+    let mut record = Record::new(&asked, name, arguments.as_ref());
+    match decide(&asked.visit.scope, asked.view(), ask, &usage) {
+        Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Tool).await,
+        Decision::Park(request) => park::park(asked, headers, request, record).await,
+        Decision::Refuse(refusal) => {
+            record.refuse(refusal.reason);
+            refused(&asked, &refusal)
+        }
+    }
+}
+
+/// A refusal as the result of a tool call: clients show it to the model.
+pub(crate) fn refused(asked: &Asked, refusal: &Refusal) -> Response<Body> {
+    own(asked, &tool_error(&refusal.text, Remedy::Unavailable, None))
+}
+
+/// A tool result of ours.
+pub(crate) fn own(asked: &Asked, result: &str) -> Response<Body> {
+    reply::json(answer::result(&asked.call.id, result.as_bytes()))
+}
+
+fn invalid(asked: &Asked, text: &str) -> Response<Body> {
+    let body: Bytes = answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None);
+    reply::json(body)
+}

@@ -1,0 +1,234 @@
+//! What every request must pass before a byte of its body is understood: Host, Origin, route,
+//! credential, size.
+
+use crate::identity::Principal;
+use crate::mcp::sse::Body;
+use crate::reply;
+use crate::scopes::Generation;
+use crate::shared::Shared;
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use portcullis_policy::name::ServerName;
+use portcullis_policy::scope::{Scope, View};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for a client to send the whole body.
+const BODY_READ_TIMEOUT: Duration = Duration::from_secs(25);
+
+/// An authenticated request at an endpoint, with the snapshot it is judged by.
+#[derive(Debug, Clone)]
+pub(crate) struct Visit {
+    /// Who asks.
+    pub(crate) principal: Principal,
+    /// The path as it came.
+    pub(crate) path: String,
+    /// The server of a one-server endpoint, in its canonical spelling.
+    pub(crate) server: Option<ServerName>,
+    /// The generation that judges the request to its end.
+    pub(crate) generation: Arc<Generation>,
+    /// The agent's scope in it.
+    pub(crate) scope: Arc<Scope>,
+    // INVARIANT: `scope` has a view of `server`; `enter` checked it.
+    _checked: (),
+}
+
+impl Visit {
+    /// What the agent sees at this endpoint.
+    pub(crate) fn view(&self) -> &View {
+        self.scope.view(self.server.as_ref()).unwrap_or(&self.scope.all)
+    }
+}
+
+/// Hosts and origins that may name this listener; DNS rebinding comes with others.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hosts {
+    authorities: BTreeSet<String>,
+}
+
+impl Hosts {
+    /// The names of a listener on `port`, and the authorities of its public URLs.
+    pub(crate) fn new(addresses: &[std::net::SocketAddr], public: &[&str]) -> Self {
+        let mut authorities = BTreeSet::new();
+        for address in addresses {
+            let port = address.port();
+            authorities.insert(address.to_string());
+            authorities.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
+        }
+        for url in public {
+            if let Some(authority) = authority(url) {
+                authorities.insert(authority);
+            }
+        }
+        Self { authorities }
+    }
+
+    /// True if the request names this listener and comes from no foreign page.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = match (hosts.next(), hosts.next()) {
+            (Some(host), None) => host.to_str().unwrap_or_default().to_ascii_lowercase(),
+            _ => return false,
+        };
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let origin = match (origins.next(), origins.next()) {
+            (None, _) => return self.authorities.contains(&host),
+            (Some(origin), None) => origin.to_str().ok().and_then(authority),
+            (Some(_), Some(_)) => None,
+        };
+        self.authorities.contains(&host) && origin.is_some_and(|o| self.authorities.contains(&o))
+    }
+}
+
+// Host and port of an http or https URL that has no path, as an Origin has none.
+fn authority(url: &str) -> Option<String> {
+    let (scheme, rest) = url.trim_end_matches('/').split_once("://")?;
+    let rest = rest.split('/').next()?.to_ascii_lowercase();
+    let default = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    let bare = rest.strip_suffix(default).map(ToOwned::to_owned);
+    Some(bare.unwrap_or(rest))
+}
+
+/// Admits a request to an endpoint.
+///
+/// # Errors
+/// The answer to send instead.
+pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Body>> {
+    if !shared.hosts.admit(&head.headers) {
+        return Err(reply::refuse(
+            StatusCode::FORBIDDEN,
+            "this Host or Origin may not use the gateway; set `publicUrl.agents` if the gateway has another name",
+        ));
+    }
+    let route = route(head).ok_or_else(|| {
+        reply::refuse(
+            StatusCode::NOT_FOUND,
+            "no such endpoint; use /mcp, /a/AGENT/mcp or /a/AGENT/s/SERVER/mcp",
+        )
+    })?;
+    let principal = shared.identify(&head.headers).map_err(|_| reply::unauthorized())?;
+    if route.agent.is_some_and(|agent| !agent.eq_ignore_ascii_case(principal.agent.as_str())) {
+        return Err(reply::refuse(
+            StatusCode::FORBIDDEN,
+            "this token belongs to another agent than the URL names; use that agent's URL or /mcp",
+        ));
+    }
+    let generation = shared.scopes.snapshot();
+    let Some(scope) = generation.scopes.get(&principal.agent).map(Arc::clone) else {
+        return Err(reply::refuse(
+            StatusCode::FORBIDDEN,
+            "no policy file defines the agent of this token, so it may use nothing; define it or remove its token",
+        ));
+    };
+    let server = match route.server {
+        None => None,
+        Some(name) => Some(one_server(&scope, name).ok_or_else(|| {
+            let text = format!(
+                "agent `{}` has no such server, and nothing was sent. {}",
+                principal.agent,
+                scope.all.authorised()
+            );
+            reply::refuse(StatusCode::NOT_FOUND, &text)
+        })?),
+    };
+    Ok(Visit { principal, path: head.uri.path().to_owned(), server, generation, scope, _checked: () })
+}
+
+fn one_server(scope: &Scope, name: &str) -> Option<ServerName> {
+    let name = ServerName::new(name).ok()?;
+    scope.servers.get_key_value(&name).map(|(canonical, _)| canonical.clone())
+}
+
+struct Route<'a> {
+    agent: Option<&'a str>,
+    server: Option<&'a str>,
+}
+
+// Exact paths only: nothing is decoded, folded or normalised into a route.
+fn route(head: &Parts) -> Option<Route<'_>> {
+    if head.uri.authority().is_some() || head.uri.query().is_some() {
+        return None;
+    }
+    let mut parts = head.uri.path().strip_prefix('/')?.split('/');
+    let parts: [Option<&str>; 6] = std::array::from_fn(|_| parts.next());
+    match parts {
+        [Some("mcp"), None, ..] => Some(Route { agent: None, server: None }),
+        [Some("a"), Some(agent), Some("mcp"), None, ..] => {
+            Some(Route { agent: Some(agent), server: None })
+        }
+        [Some("a"), Some(agent), Some("s"), Some(server), Some("mcp"), None] => {
+            Some(Route { agent: Some(agent), server: Some(server) })
+        }
+        _ => None,
+    }
+}
+
+/// Reads the body within its limits.
+///
+/// # Errors
+/// The answer to send instead: 415, 413, 408 or 400.
+pub(crate) async fn body(
+    shared: &Shared,
+    head: &Parts,
+    body: Incoming,
+) -> Result<Bytes, Response<Body>> {
+    let json = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
+        value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    });
+    if !json || head.headers.contains_key(CONTENT_ENCODING) {
+        return Err(reply::refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "send `Content-Type: application/json` without a content encoding",
+        ));
+    }
+    let most = shared.limits.request_bytes;
+    let too_large = || {
+        let text = format!("the body is larger than {most} bytes (`limits.requestBytes`)");
+        reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
+    };
+    let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|announced| announced > most as u64) {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_READ_TIMEOUT, collect(body, most)).await;
+    match read {
+        Err(_) => Err(reply::refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly")),
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(BodyError::TooLarge)) => Err(too_large()),
+        Ok(Err(BodyError::Broken)) => Err(reply::refuse(StatusCode::BAD_REQUEST, "the body ended early")),
+    }
+}
+
+enum BodyError {
+    TooLarge,
+    Broken,
+}
+
+async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, BodyError> {
+    let mut first = Bytes::new();
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
+        if first.len() + all.len() + data.len() > most {
+            return Err(BodyError::TooLarge);
+        }
+        // One frame is the rule; it is kept as it came.
+        if first.is_empty() && all.is_empty() {
+            first = data;
+        } else {
+            all.extend_from_slice(&first);
+            first = Bytes::new();
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.freeze() })
+}

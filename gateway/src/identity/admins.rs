@@ -1,0 +1,198 @@
+//! Who may use the admin listener.
+
+use super::{IdentityError, Kind, PrivateFileError, Token, TokenHash, bearer, private_file};
+use parking_lot::Mutex;
+use portcullis_policy::name::AgentName;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The file in the state folder with the operator's token, in the clear.
+pub const OPERATOR_TOKEN_FILE: &str = "admin.token";
+
+/// Failed credentials a minute that are told they failed; more are told to wait.
+pub const FAILURES_PER_MINUTE_MAX: u32 = 30;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What an admin principal may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// Read.
+    Viewer,
+    /// Read and decide.
+    Approver,
+    /// Start and stop runs of these agents and read their cards.
+    Harness {
+        /// The agents.
+        agents: Vec<AgentName>,
+    },
+    /// Everything.
+    Operator,
+}
+
+/// An admin principal of the configuration.
+#[derive(Debug, Clone)]
+pub struct AdminEntry {
+    /// Its name, as decisions are recorded.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// SHA-256 of its token.
+    pub hash: TokenHash,
+}
+
+/// Someone who proved to be an admin principal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admin {
+    // INVARIANT: made from an accepted credential alone.
+    name: String,
+    role: Role,
+}
+
+/// Why someone is no admin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminFailure {
+    /// The credential is not accepted.
+    Unauthorized(IdentityError),
+    /// It is not accepted, like too many before it.
+    Wait(Duration),
+}
+
+/// The admin principals.
+#[derive(Debug)]
+pub struct Admins {
+    entries: Vec<AdminEntry>,
+    failures: Mutex<Failures>,
+}
+
+#[derive(Debug)]
+struct Failures {
+    since: Instant,
+    count: u32,
+}
+
+impl Role {
+    /// The word in configuration and records.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Approver => "approver",
+            Self::Harness { .. } => "harness",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+impl Admin {
+    /// The name, as decisions are recorded.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it may do.
+    #[must_use]
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// True if it may decide cards.
+    #[must_use]
+    pub fn may_decide(&self) -> bool {
+        match self.role {
+            Role::Approver | Role::Operator => true,
+            Role::Viewer | Role::Harness { .. } => false,
+        }
+    }
+
+    /// True if it may see what belongs to `agent`.
+    #[must_use]
+    pub fn may_see(&self, agent: &AgentName) -> bool {
+        match &self.role {
+            Role::Viewer | Role::Approver | Role::Operator => true,
+            Role::Harness { agents } => agents.contains(agent),
+        }
+    }
+
+    /// True if it may see what belongs to no agent in particular.
+    #[must_use]
+    pub fn may_see_all(&self) -> bool {
+        match self.role {
+            Role::Viewer | Role::Approver | Role::Operator => true,
+            Role::Harness { .. } => false,
+        }
+    }
+}
+
+impl Admins {
+    /// The configured principals and the operator of `state_dir`, whose token is made at the
+    /// first start.
+    ///
+    /// # Errors
+    /// [`PrivateFileError`] if the operator's token cannot be made, read or trusted.
+    pub fn open(state_dir: &Path, configured: Vec<AdminEntry>) -> Result<Self, PrivateFileError> {
+        let path = state_dir.join(OPERATOR_TOKEN_FILE);
+        let token = match read_operator_token(state_dir) {
+            Err(PrivateFileError::Missing(_)) => {
+                let token = Token::generate(Kind::Admin)
+                    .map_err(|source| PrivateFileError::Io { path: path.clone(), source })?;
+                private_file::write(&path, &format!("{}\n", token.reveal()))?;
+                token
+            }
+            read => read?,
+        };
+        let operator =
+            AdminEntry { name: "operator".to_owned(), role: Role::Operator, hash: token.hash() };
+        let mut entries = configured;
+        entries.push(operator);
+        let failures = Mutex::new(Failures { since: Instant::now(), count: 0 });
+        Ok(Self { entries, failures })
+    }
+
+    /// Who sent the value of an `Authorization` header.
+    ///
+    /// A right credential is always accepted: guessing 256 bits needs no lock, and a lock would
+    /// let anyone on the machine keep the operator out. The limit bounds what failures cost.
+    ///
+    /// # Errors
+    /// [`AdminFailure`], of which the caller learns no more than to wait.
+    pub fn identify(&self, header: Option<&str>) -> Result<Admin, AdminFailure> {
+        let hash = match bearer(header, Kind::Admin) {
+            Ok(token) => token.hash(),
+            Err(error) => return Err(self.failed(error)),
+        };
+        // Every entry is compared, so that the time does not tell which one was near.
+        let found = self
+            .entries
+            .iter()
+            .fold(None, |found, entry| if entry.hash.matches(&hash) { Some(entry) } else { found });
+        match found {
+            Some(entry) => Ok(Admin { name: entry.name.clone(), role: entry.role.clone() }),
+            None => Err(self.failed(IdentityError::Unknown)),
+        }
+    }
+
+    fn failed(&self, error: IdentityError) -> AdminFailure {
+        let mut failures = self.failures.lock();
+        let age = failures.since.elapsed();
+        if age >= MINUTE {
+            *failures = Failures { since: Instant::now(), count: 0 };
+        }
+        failures.count = failures.count.saturating_add(1);
+        if failures.count > FAILURES_PER_MINUTE_MAX {
+            return AdminFailure::Wait(MINUTE.saturating_sub(age));
+        }
+        AdminFailure::Unauthorized(error)
+    }
+}
+
+/// The operator's token of `state_dir`, for commands on the same machine.
+///
+/// # Errors
+/// [`PrivateFileError`] if it is not there or others could have read it.
+pub fn read_operator_token(state_dir: &Path) -> Result<Token, PrivateFileError> {
+    let path = state_dir.join(OPERATOR_TOKEN_FILE);
+    let text = private_file::read(&path)?;
+    Token::parse(text.trim_end(), Kind::Admin).ok_or(PrivateFileError::Kind(path))
+}

@@ -1,0 +1,178 @@
+//! Running an approved call: judged anew, committed as executing, then run, once.
+
+use super::memory::Start;
+use super::step::{self, Stuck};
+use super::{Executed, Inner};
+use portcullis_policy::decide::Permit;
+use portcullis_policy::ledger::{Card, Effect, Event, Outcome, State, Unmoved};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Pauses before the end of a call is committed once more.
+const FINISH_PAUSES: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(200), Duration::from_secs(1)];
+
+/// Starts the execution of an approved card, if somebody waits for it.
+pub(super) fn offer(inner: &Arc<Inner>, id: &str) {
+    if *inner.stopping.borrow() || !inner.memory.claim(id) {
+        return;
+    }
+    let (work, id) = (Arc::clone(inner), id.to_owned());
+    inner.tasks.spawn(async move {
+        execute(&work, &id).await;
+        work.memory.release(&id);
+    });
+}
+
+async fn execute(inner: &Arc<Inner>, id: &str) {
+    let (card, permit) = match consume(inner, id).await {
+        Ok(Some(consumed)) => consumed,
+        // Settled, or no more approved: whoever did that told the waiters.
+        Ok(None) => return,
+        Err(fault) => {
+            tracing::error!(%fault, card = id, "an approved call did not start; it is tried again");
+            return;
+        }
+    };
+    let executed = run(inner, card, permit).await;
+    if let Some(executed) = executed {
+        finish(inner, id, &executed).await;
+    }
+}
+
+// Uses the approval up: the card is executing in the store, or nothing may run.
+async fn consume(
+    inner: &Arc<Inner>,
+    id: &str,
+) -> Result<Option<(Card, Permit)>, crate::store::StoreFault> {
+    loop {
+        let Some(card) = inner.store.card(id).await? else { return Ok(None) };
+        if card.state() == State::Approved && step::overdue(inner, &card) {
+            step::settle_overdue(inner, id, State::Approved).await;
+            return Ok(None);
+        }
+        let now_ms = inner.settings.clock.wall_ms();
+        let Ok((next, effects)) = portcullis_policy::ledger::step(&card, Event::Execute, now_ms)
+        else {
+            return Ok(None);
+        };
+        let approved = effects.into_iter().find_map(|effect| match effect {
+            Effect::Run(approved) => Some(approved),
+            Effect::Publish | Effect::Offer | Effect::Abort => None,
+        });
+        let Some(approved) = approved else { return Ok(None) };
+        let permit = match (inner.runner.judge)(&card, &approved) {
+            Ok(permit) => permit,
+            Err(refusal) => {
+                revoke(inner, id, refusal.text).await?;
+                return Ok(None);
+            }
+        };
+        // Nothing starts for a caller that is gone, and its approval stays unused.
+        if !inner.memory.waited_for(id) {
+            return Ok(None);
+        }
+        if step::commit(inner, &next, None).await? {
+            step::apply(inner, &next, &[Effect::Publish], None);
+            return Ok(Some((next, permit)));
+        }
+    }
+}
+
+async fn revoke(
+    inner: &Arc<Inner>,
+    id: &str,
+    text: String,
+) -> Result<(), crate::store::StoreFault> {
+    match step::advance(inner, id, &Event::Revoke { text }, None).await {
+        Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
+        Err(Stuck::Store(fault)) => Err(fault),
+    }
+}
+
+// Runs the call in a task of its own: a stop aborts it and a panic ends only it.
+async fn run(inner: &Arc<Inner>, card: Card, permit: Permit) -> Option<Executed> {
+    let (sender, receiver) = oneshot::channel();
+    let id = card.id().to_owned();
+    let start = inner.memory.start(&id, |progress| {
+        let work = Arc::clone(inner);
+        let call = async move {
+            let executed = (work.runner.run)(card, permit, progress).await;
+            // If nobody receives, the execution was given up and the card says so.
+            drop(sender.send(executed));
+        };
+        inner.tasks.runtime().spawn(call).abort_handle()
+    });
+    let unknown = |text: &str| Executed::Unknown { text: text.to_owned() };
+    match start {
+        Start::Begun => {
+            let ended = receiver.await;
+            Some(ended.unwrap_or_else(|_| unknown("it was broken off while it ran")))
+        }
+        Start::Deserted => {
+            Some(Executed::NotSent { text: "its caller left just before it was sent".to_owned() })
+        }
+        Start::Ended => None,
+    }
+}
+
+// The call ended. Its answer is committed before the waiters get it; if the store does not take
+// it they get it all the same, and the sweep goes on trying.
+async fn finish(inner: &Arc<Inner>, id: &str, executed: &Executed) {
+    let mut pauses = FINISH_PAUSES.iter();
+    loop {
+        match settle(inner, id, executed).await {
+            Ok(()) => return,
+            Err(fault) => match pauses.next() {
+                Some(pause) => tokio::time::sleep(*pause).await,
+                None => {
+                    tracing::error!(%fault, card = id, "the end of a call could not be stored; it is tried again");
+                    give_without_store(inner, id, executed);
+                    return;
+                }
+            },
+        }
+    }
+}
+
+/// Commits the end of a call.
+pub(super) async fn settle(
+    inner: &Arc<Inner>,
+    id: &str,
+    executed: &Executed,
+) -> Result<(), crate::store::StoreFault> {
+    match step::advance(inner, id, &end(executed), Some(executed)).await {
+        Ok(_) | Err(Stuck::Missing) => Ok(()),
+        // It was stopped while it ran, and its waiters know.
+        Err(Stuck::Unmoved(
+            Unmoved::Settled(_) | Unmoved::Idle(_) | Unmoved::NotApprover(_),
+            _,
+        )) => Ok(()),
+        Err(Stuck::Store(fault)) => Err(fault),
+    }
+}
+
+fn end(executed: &Executed) -> Event {
+    let finish =
+        |outcome: Outcome, detail: &str| Event::Finish { outcome, detail: detail.to_owned() };
+    match executed {
+        Executed::Result { is_error: false, .. } => finish(Outcome::Ok, ""),
+        Executed::Result { is_error: true, .. } => finish(Outcome::ToolError, ""),
+        Executed::Error { .. } => finish(Outcome::RpcError, ""),
+        Executed::NotSent { text } => finish(Outcome::NotSent, text),
+        Executed::Unknown { text } => Event::Lose { why: text.clone() },
+    }
+}
+
+fn give_without_store(inner: &Arc<Inner>, id: &str, executed: &Executed) {
+    inner.unsaved.lock().push((id.to_owned(), executed.clone()));
+    let card = inner.memory.card(id);
+    let ended = card.and_then(|card| {
+        let now_ms = inner.settings.clock.wall_ms();
+        portcullis_policy::ledger::step(&card, end(executed), now_ms).ok()
+    });
+    if let Some(settlement) = ended.and_then(|(card, _)| step::settlement(&card, Some(executed))) {
+        inner.memory.answer(id, settlement);
+    }
+}

@@ -1,0 +1,143 @@
+//! How a caller comes to a card: by making the call, by repeating it, or by its id.
+
+use super::step::{self, Stuck};
+use super::ticket::{How, Ticket};
+use super::{AttachError, Caller, Inner, ParkError, execute};
+use crate::store::StoreFault;
+use portcullis_policy::decide::{Request, Usage, over_parked};
+use portcullis_policy::ledger::{Asked, Card, Event, State};
+use portcullis_policy::scope::Scope;
+use std::sync::Arc;
+
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+const ID_CHARS: usize = 26;
+
+/// Parks a call, joins its card, or hands out its kept answer.
+pub(super) async fn park(
+    inner: &Arc<Inner>,
+    caller: &Caller,
+    request: &Request,
+    scope: &Scope,
+) -> Result<Ticket, ParkError> {
+    let _lane = inner.lane.lock().await;
+    if *inner.stopping.borrow() {
+        return Err(ParkError::Stopping);
+    }
+    let asked = Asked::new(&caller.agent, &caller.run, request);
+    let key = asked.key();
+    let clock = &inner.settings.clock;
+    if let Some(card) = inner.store.live(key).await? {
+        return Ok(join(inner, card).await?);
+    }
+    if let Some((card, kept)) = inner.store.undelivered(key, clock.wall_ms()).await? {
+        let settlement = step::told(&card, Some(&kept));
+        return Ok(Ticket::settled(inner, card, settlement));
+    }
+    let usage = Usage { parked_calls: inner.memory.count(&caller.agent), ..Usage::default() };
+    if let Some(refusal) = over_parked(scope, &usage) {
+        return Err(ParkError::Full(refusal));
+    }
+    let card = Card::new(new_id().map_err(ParkError::Random)?, asked, clock.wall_ms());
+    // The waiter is there before anyone can see the card, so no decision comes too early.
+    inner.memory.enter(&card, Some(card.asked().decide_within_ms), clock.steady_ms());
+    let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
+    match inner.store.insert(&card).await {
+        Ok(true) => {
+            inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+            Ok(Ticket::seated(inner, card.id(), How::Made, seat))
+        }
+        Ok(false) => {
+            inner.memory.forget(card.id());
+            match inner.store.live(key).await? {
+                Some(card) => Ok(join(inner, card).await?),
+                None => Err(ParkError::Stopping),
+            }
+        }
+        Err(fault) => {
+            inner.memory.forget(card.id());
+            Err(ParkError::Store(fault))
+        }
+    }
+}
+
+/// Joins the caller to a card of its own run.
+pub(super) async fn attach(
+    inner: &Arc<Inner>,
+    caller: &Caller,
+    id: &str,
+) -> Result<Ticket, AttachError> {
+    let card = own(inner, caller, id).await?;
+    Ok(join(inner, card).await?)
+}
+
+/// Ends a card of the caller's own run.
+pub(super) async fn cancel(
+    inner: &Arc<Inner>,
+    caller: &Caller,
+    id: &str,
+) -> Result<Card, AttachError> {
+    own(inner, caller, id).await?;
+    match step::advance(inner, id, &Event::Cancel, None).await {
+        Ok(card) => Ok(card),
+        Err(Stuck::Unmoved(_, card)) => Ok(*card),
+        Err(Stuck::Missing) => Err(AttachError::Unknown),
+        Err(Stuck::Store(fault)) => Err(AttachError::Store(fault)),
+    }
+}
+
+async fn own(inner: &Arc<Inner>, caller: &Caller, id: &str) -> Result<Card, AttachError> {
+    let card = inner.store.card(id).await?.ok_or(AttachError::Unknown)?;
+    let asked = card.asked();
+    if asked.agent == caller.agent && asked.run == caller.run {
+        Ok(card)
+    } else {
+        Err(AttachError::Unknown)
+    }
+}
+
+async fn join(inner: &Arc<Inner>, mut card: Card) -> Result<Ticket, StoreFault> {
+    loop {
+        if card.state().is_settled() {
+            let kept = inner.store.kept(card.id()).await?.filter(|kept| !kept.delivered);
+            let settlement = step::told(&card, kept.as_ref());
+            return Ok(Ticket::settled(inner, card, settlement));
+        }
+        if let Some(seat) = inner.memory.seat(card.id()) {
+            let ticket = Ticket::seated(inner, card.id(), How::Joined, seat);
+            if card.unattended() {
+                step::attend(inner, card.id()).await;
+            }
+            // The seat is taken: either this sees the approval, or the approval sees the seat.
+            if inner.memory.state(card.id()) == Some(State::Approved) {
+                execute::offer(inner, card.id());
+            }
+            return Ok(ticket);
+        }
+        // It settled since it was read, or the store took it without saying so.
+        let Some(now) = inner.store.card(card.id()).await? else {
+            return Ok(Ticket::settled(inner, card.clone(), step::told(&card, None)));
+        };
+        card = now;
+        if !card.state().is_settled() {
+            adopt(inner, &card);
+        }
+    }
+}
+
+/// Takes a live card of the store into memory.
+pub(super) fn adopt(inner: &Arc<Inner>, card: &Card) {
+    let clock = &inner.settings.clock;
+    let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
+    inner.memory.enter(card, left_ms, clock.steady_ms());
+}
+
+fn new_id() -> Result<String, getrandom::Error> {
+    let mut random = [0; ID_CHARS];
+    getrandom::fill(&mut random)?;
+    let letters = random.iter().map(|byte| {
+        // Five bits of each byte, so every letter is as likely as every other.
+        let letter = ALPHABET.get(usize::from(byte & 31)).copied().unwrap_or(b'a');
+        char::from(letter)
+    });
+    Ok("apr_".chars().chain(letters).collect())
+}

@@ -1,0 +1,251 @@
+//! What memory holds of a live card: who waits, what runs, when its time is over.
+//!
+//! Nothing here is the truth about a card; a later version of it always wins over an earlier.
+
+use super::Settlement;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use portcullis_policy::ledger::{Card, State};
+use portcullis_policy::name::AgentName;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tokio::sync::{broadcast, watch};
+use tokio::task::AbortHandle;
+
+/// Progress that a waiting caller may be behind before it misses some.
+const PROGRESS_QUEUE: usize = 64;
+
+/// What the waiters of a card know.
+#[derive(Debug, Clone)]
+pub(super) struct News {
+    pub(super) card: Arc<Card>,
+    pub(super) settled: Option<Settlement>,
+}
+
+/// Sends progress of a running call to whoever waits for it.
+#[derive(Debug, Clone)]
+pub struct ProgressSender {
+    sender: broadcast::Sender<Bytes>,
+}
+
+impl ProgressSender {
+    /// Passes on the `params` of one progress notification.
+    pub fn send(&self, params: Bytes) {
+        // Nobody may be waiting, and progress is for those who are.
+        drop(self.sender.send(params));
+    }
+}
+
+/// A place among the waiters of a card.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) news: watch::Receiver<News>,
+    pub(super) progress: broadcast::Receiver<Bytes>,
+}
+
+/// How a start was answered.
+pub(super) enum Start {
+    /// The call runs.
+    Begun,
+    /// Its last caller left meanwhile.
+    Deserted,
+    /// The card is not executing any more.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Live {
+    agent: AgentName,
+    state: State,
+    version: u64,
+    // On the steady clock.
+    deadline_ms: Option<u64>,
+    waiters: usize,
+    // Set while one task looks after the execution of the card.
+    claimed: bool,
+    running: Option<AbortHandle>,
+    news: watch::Sender<News>,
+    progress: broadcast::Sender<Bytes>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    live: Mutex<HashMap<String, Live>>,
+}
+
+/// What a look at one live card tells.
+#[derive(Debug, Clone)]
+pub(super) struct Look {
+    pub(super) id: String,
+    pub(super) state: State,
+    pub(super) left_ms: Option<u64>,
+    pub(super) waited_for: bool,
+    pub(super) claimed: bool,
+}
+
+impl Memory {
+    /// Makes room for a card that is live, if there is none; its time left is that of the card
+    /// at `now_ms` of both clocks.
+    pub(super) fn enter(&self, card: &Card, left_ms: Option<u64>, steady_ms: u64) {
+        self.live.lock().entry(card.id().to_owned()).or_insert_with(|| Live {
+            agent: card.asked().agent.clone(),
+            state: card.state(),
+            version: card.version(),
+            deadline_ms: left_ms.map(|left| steady_ms.saturating_add(left)),
+            waiters: 0,
+            claimed: false,
+            running: None,
+            news: watch::Sender::new(News { card: Arc::new(card.clone()), settled: None }),
+            progress: broadcast::Sender::new(PROGRESS_QUEUE),
+        });
+    }
+
+    /// Forgets a card that was never stored.
+    pub(super) fn forget(&self, id: &str) {
+        self.live.lock().remove(id);
+    }
+
+    /// Takes a seat; `None` if the card is not live here.
+    pub(super) fn seat(&self, id: &str) -> Option<Seat> {
+        let mut live = self.live.lock();
+        let entry = live.get_mut(id)?;
+        entry.waiters += 1;
+        Some(Seat { news: entry.news.subscribe(), progress: entry.progress.subscribe() })
+    }
+
+    /// Gives a seat back. True if it was the last one of a card that is live.
+    pub(super) fn rise(&self, id: &str) -> bool {
+        let mut live = self.live.lock();
+        let Some(entry) = live.get_mut(id) else { return false };
+        entry.waiters = entry.waiters.saturating_sub(1);
+        entry.waiters == 0
+    }
+
+    /// True if somebody waits.
+    pub(super) fn waited_for(&self, id: &str) -> bool {
+        self.live.lock().get(id).is_some_and(|entry| entry.waiters > 0)
+    }
+
+    /// Takes over a committed step. False if a later one was there before.
+    pub(super) fn publish(
+        &self,
+        card: &Card,
+        settled: Option<Settlement>,
+        left: (Option<u64>, u64),
+    ) -> bool {
+        let (left_ms, steady_ms) = left;
+        let mut live = self.live.lock();
+        let Some(entry) = live.get_mut(card.id()) else { return true };
+        if entry.version >= card.version() {
+            return false;
+        }
+        entry.version = card.version();
+        if entry.state != card.state() {
+            entry.state = card.state();
+            entry.deadline_ms = left_ms.map(|left| steady_ms.saturating_add(left));
+        }
+        let settled = settled.or_else(|| entry.news.borrow().settled.clone());
+        entry.news.send_replace(News { card: Arc::new(card.clone()), settled });
+        if card.state().is_settled() {
+            // The senders go with the entry; what they sent last stays readable.
+            live.remove(card.id());
+        }
+        true
+    }
+
+    /// Answers the waiters of a call that ended although the store does not take its end.
+    pub(super) fn answer(&self, id: &str, settlement: Settlement) {
+        if let Some(entry) = self.live.lock().get(id) {
+            entry.news.send_modify(|news| news.settled = Some(settlement));
+        }
+    }
+
+    /// Takes charge of an execution, if somebody waits and nobody else has it.
+    pub(super) fn claim(&self, id: &str) -> bool {
+        let mut live = self.live.lock();
+        let Some(entry) = live.get_mut(id) else { return false };
+        if entry.claimed || entry.waiters == 0 {
+            return false;
+        }
+        entry.claimed = true;
+        true
+    }
+
+    /// Gives a charge back.
+    pub(super) fn release(&self, id: &str) {
+        if let Some(entry) = self.live.lock().get_mut(id) {
+            entry.claimed = false;
+        }
+    }
+
+    /// Starts the call of an executing card, unless it was ended or deserted meanwhile: a stop
+    /// that comes later finds what to abort.
+    pub(super) fn start(
+        &self,
+        id: &str,
+        begin: impl FnOnce(ProgressSender) -> AbortHandle,
+    ) -> Start {
+        let mut live = self.live.lock();
+        match live.get_mut(id) {
+            Some(entry) if entry.state == State::Executing => {
+                if entry.waiters == 0 {
+                    return Start::Deserted;
+                }
+                entry.running = Some(begin(ProgressSender { sender: entry.progress.clone() }));
+                Start::Begun
+            }
+            Some(_) | None => Start::Ended,
+        }
+    }
+
+    /// Ends the running call of a card.
+    pub(super) fn abort(&self, id: &str) {
+        if let Some(running) = self.live.lock().get_mut(id).and_then(|entry| entry.running.take()) {
+            running.abort();
+        }
+    }
+
+    /// Calls of `agent` that wait.
+    pub(super) fn count(&self, agent: &AgentName) -> u32 {
+        let waits = |entry: &&Live| {
+            entry.agent == *agent && matches!(entry.state, State::Parked | State::Approved)
+        };
+        let count = self.live.lock().values().filter(waits).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The time left of a card on the steady clock.
+    pub(super) fn left_ms(&self, id: &str, steady_ms: u64) -> Option<u64> {
+        let deadline_ms = self.live.lock().get(id)?.deadline_ms?;
+        Some(deadline_ms.saturating_sub(steady_ms))
+    }
+
+    /// The card as last published.
+    pub(super) fn card(&self, id: &str) -> Option<Arc<Card>> {
+        let live = self.live.lock();
+        Some(Arc::clone(&live.get(id)?.news.borrow().card))
+    }
+
+    /// Where a live card stands.
+    pub(super) fn state(&self, id: &str) -> Option<State> {
+        Some(self.live.lock().get(id)?.state)
+    }
+
+    /// True if a task looks after the execution of the card.
+    pub(super) fn claimed(&self, id: &str) -> bool {
+        self.live.lock().get(id).is_some_and(|entry| entry.claimed)
+    }
+
+    /// A look at every live card.
+    pub(super) fn looks(&self, steady_ms: u64) -> Vec<Look> {
+        let live = self.live.lock();
+        let look = |(id, entry): (&String, &Live)| Look {
+            id: id.clone(),
+            state: entry.state,
+            left_ms: entry.deadline_ms.map(|deadline| deadline.saturating_sub(steady_ms)),
+            waited_for: entry.waiters > 0,
+            claimed: entry.claimed,
+        };
+        live.iter().map(look).collect()
+    }
+}

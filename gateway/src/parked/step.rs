@@ -1,0 +1,265 @@
+//! Moving a card: read, step, commit on condition, and only then the effects.
+
+use super::{Caller, DecideError, Executed, Inner, KEPT_BYTES_MAX, Settlement, execute};
+use crate::store::{Change, Filter, Kept, KeptKind, StoreFault};
+use bytes::Bytes;
+use portcullis_policy::canonical::Digest;
+use portcullis_policy::ledger::{
+    Card, Decider, Effect, Event, Outcome, State, Unmoved, Verdict, step, words,
+};
+use std::sync::Arc;
+
+/// Why a card did not move.
+#[derive(Debug)]
+pub(super) enum Stuck {
+    /// No card of that id.
+    Missing,
+    /// The ledger says no; the card as it is.
+    Unmoved(Unmoved, Box<Card>),
+    /// The store failed.
+    Store(StoreFault),
+}
+
+impl From<StoreFault> for Stuck {
+    fn from(fault: StoreFault) -> Self {
+        Self::Store(fault)
+    }
+}
+
+/// Moves a card by one event. `executed` is the answer that goes with [`Event::Finish`].
+pub(super) async fn advance(
+    inner: &Arc<Inner>,
+    id: &str,
+    event: &Event,
+    executed: Option<&Executed>,
+) -> Result<Card, Stuck> {
+    loop {
+        let card = inner.store.card(id).await?.ok_or(Stuck::Missing)?;
+        let now_ms = inner.settings.clock.wall_ms();
+        let (next, effects) = step(&card, event.clone(), now_ms)
+            .map_err(|unmoved| Stuck::Unmoved(unmoved, Box::new(card)))?;
+        if commit(inner, &next, executed).await? {
+            apply(inner, &next, &effects, executed);
+            return Ok(next);
+        }
+        // Overtaken: somebody else moved the card, so this loop ends with the card's life.
+    }
+}
+
+/// Commits one step together with the answer to keep. False if it was overtaken.
+pub(super) async fn commit(
+    inner: &Arc<Inner>,
+    next: &Card,
+    executed: Option<&Executed>,
+) -> Result<bool, StoreFault> {
+    let change = Change { card: next.clone(), kept: kept(inner, next, executed) };
+    let counted = inner.store.commit(&[change]).await?;
+    Ok(counted.first().copied().unwrap_or(false))
+}
+
+/// Carries out the effects of a committed step, without [`Effect::Run`].
+pub(super) fn apply(
+    inner: &Arc<Inner>,
+    next: &Card,
+    effects: &[Effect],
+    executed: Option<&Executed>,
+) {
+    let mut offer = false;
+    for effect in effects {
+        match effect {
+            Effect::Publish => {}
+            Effect::Offer => offer = true,
+            Effect::Abort => inner.memory.abort(next.id()),
+            Effect::Run(_) => {}
+        }
+    }
+    publish(inner, next, settlement(next, executed));
+    if effects.iter().any(|effect| matches!(effect, Effect::Publish)) {
+        inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+    if offer {
+        execute::offer(inner, next.id());
+    }
+}
+
+pub(super) fn publish(inner: &Arc<Inner>, card: &Card, settled: Option<Settlement>) {
+    let clock = &inner.settings.clock;
+    let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
+    inner.memory.publish(card, settled, (left_ms, clock.steady_ms()));
+}
+
+/// What the waiters of a card get, once it is settled.
+pub(super) fn settlement(card: &Card, executed: Option<&Executed>) -> Option<Settlement> {
+    if !card.state().is_settled() {
+        return None;
+    }
+    Some(match executed {
+        Some(Executed::Result { raw, is_error }) => {
+            Settlement::Result { raw: raw.clone(), is_error: *is_error }
+        }
+        Some(Executed::Error { raw }) => Settlement::Error { raw: raw.clone() },
+        Some(Executed::NotSent { .. } | Executed::Unknown { .. }) | None => told(card, None),
+    })
+}
+
+/// The same from what the store kept.
+pub(super) fn told(card: &Card, kept: Option<&Kept>) -> Settlement {
+    match kept.map(|kept| (kept.kind, kept.bytes.clone())) {
+        Some((KeptKind::Result, raw)) => Settlement::Result { raw, is_error: false },
+        Some((KeptKind::ToolError, raw)) => Settlement::Result { raw, is_error: true },
+        Some((KeptKind::RpcError, raw)) => Settlement::Error { raw },
+        Some((KeptKind::Text, raw)) => words_of(card, String::from_utf8_lossy(&raw).into_owned()),
+        None => {
+            let text = words::settled(card).unwrap_or_else(|| words::not_kept(card, None));
+            words_of(card, text)
+        }
+    }
+}
+
+fn words_of(card: &Card, text: String) -> Settlement {
+    match (card.state(), card.outcome()) {
+        (State::Unknown, _) => Settlement::Unknown { text },
+        (State::Done, Some(Outcome::Ok | Outcome::ToolError | Outcome::RpcError) | None) => {
+            Settlement::NotKept { text }
+        }
+        (state, _) => Settlement::NotRun { state, text },
+    }
+}
+
+// What a caller that is not there may still want: the answer of a call that ran, and a denial.
+fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept> {
+    let text = |text: String| (KeptKind::Text, Bytes::from(text));
+    let fits = |kind: KeptKind, raw: &Bytes| {
+        if raw.len() <= KEPT_BYTES_MAX {
+            return (kind, raw.clone());
+        }
+        text(words::not_kept(card, u64::try_from(raw.len()).ok()))
+    };
+    let (kind, bytes) = match (card.state(), executed) {
+        (State::Done, Some(Executed::Result { raw, is_error: false })) => {
+            fits(KeptKind::Result, raw)
+        }
+        (State::Done, Some(Executed::Result { raw, is_error: true })) => {
+            fits(KeptKind::ToolError, raw)
+        }
+        (State::Done, Some(Executed::Error { raw })) => fits(KeptKind::RpcError, raw),
+        (State::Done | State::Unknown | State::Denied, _) => text(words::settled(card)?),
+        _ => return None,
+    };
+    let keep_ms = u64::try_from(inner.settings.result_keep.as_millis()).unwrap_or(u64::MAX);
+    let expires_ms = card.updated_ms().saturating_add(keep_ms);
+    Some(Kept { kind, bytes, expires_ms, delivered: false })
+}
+
+/// Decides a card.
+pub(super) async fn decide(
+    inner: &Arc<Inner>,
+    id: &str,
+    decision: (Verdict, Option<Digest>),
+    by: Decider,
+) -> Result<Card, DecideError> {
+    let (verdict, digest) = decision;
+    let card = inner.store.card(id).await?.ok_or(DecideError::Unknown)?;
+    if digest.is_some_and(|digest| digest != card.asked().digest) {
+        return Err(DecideError::WrongDigest);
+    }
+    if overdue(inner, &card) {
+        // The sweep was not there yet; a late decision decides nothing.
+        settle_overdue(inner, id, card.state()).await;
+    }
+    let event = Event::Decide { verdict: verdict.clone(), by: by.clone() };
+    match advance(inner, id, &event, None).await {
+        Ok(card) => Ok(card),
+        Err(Stuck::Missing) => Err(DecideError::Unknown),
+        Err(Stuck::Store(fault)) => Err(DecideError::Store(fault)),
+        Err(Stuck::Unmoved(Unmoved::NotApprover(role), _)) => Err(DecideError::NotApprover(role)),
+        Err(Stuck::Unmoved(Unmoved::Settled(_) | Unmoved::Idle(_), card)) => {
+            let same =
+                card.decision().is_some_and(|made| made.verdict.agrees(&verdict) && made.by == by);
+            if same { Ok(*card) } else { Err(DecideError::Settled(card)) }
+        }
+    }
+}
+
+/// True if the time of a card is over on the steady clock.
+pub(super) fn overdue(inner: &Inner, card: &Card) -> bool {
+    card.deadline().is_some()
+        && inner.memory.left_ms(card.id(), inner.settings.clock.steady_ms()) == Some(0)
+}
+
+/// Settles a card whose time in `state` is over.
+pub(super) async fn settle_overdue(inner: &Arc<Inner>, id: &str, state: State) {
+    let event = if state == State::Approved { Event::Lapse } else { Event::Expire };
+    if let Err(Stuck::Store(fault)) = advance(inner, id, &event, None).await {
+        tracing::error!(%fault, card = id, "an overdue card could not be settled; it is tried again");
+    }
+}
+
+/// The last waiter of a card left, unless another one came meanwhile.
+pub(super) async fn desert(inner: &Arc<Inner>, id: &str, event: Event) {
+    if inner.memory.waited_for(id) {
+        return;
+    }
+    if let Err(Stuck::Store(fault)) = advance(inner, id, &event, None).await {
+        tracing::warn!(%fault, card = id, "a card could not be marked as unattended");
+        return;
+    }
+    if inner.memory.waited_for(id) {
+        attend(inner, id).await;
+    }
+}
+
+/// A caller waits for a card again.
+pub(super) async fn attend(inner: &Arc<Inner>, id: &str) {
+    if let Err(Stuck::Store(fault)) = advance(inner, id, &Event::Attend, None).await {
+        tracing::warn!(%fault, card = id, "a card could not be marked as attended");
+    }
+}
+
+/// Settles every live card of some runs in one transaction.
+pub(super) async fn stop(
+    inner: &Arc<Inner>,
+    runs: &[Caller],
+    why: &str,
+) -> Result<Vec<Card>, StoreFault> {
+    // No new card of these runs while they are stopped.
+    let _lane = inner.lane.lock().await;
+    let event = Event::Stop { why: why.to_owned() };
+    let mut stopped = Vec::new();
+    loop {
+        let moved = live_of(inner, runs).await?;
+        let moved: Vec<_> = moved
+            .iter()
+            .filter_map(|card| step(card, event.clone(), inner.settings.clock.wall_ms()).ok())
+            .collect();
+        if moved.is_empty() {
+            return Ok(stopped);
+        }
+        let change = |(card, _): &(Card, Vec<Effect>)| Change {
+            card: card.clone(),
+            kept: kept(inner, card, None),
+        };
+        let changes: Vec<_> = moved.iter().map(change).collect();
+        let counted = inner.store.commit(&changes).await?;
+        for ((card, effects), counts) in moved.into_iter().zip(counted) {
+            if counts {
+                apply(inner, &card, &effects, None);
+                stopped.push(card);
+            }
+        }
+    }
+}
+
+async fn live_of(inner: &Arc<Inner>, runs: &[Caller]) -> Result<Vec<Card>, StoreFault> {
+    let mut cards = Vec::new();
+    for caller in runs {
+        let filter = Filter {
+            states: vec![State::Parked, State::Approved, State::Executing],
+            agent: Some(caller.agent.clone()),
+            runs: vec![caller.run.clone()],
+            ..Filter::default()
+        };
+        cards.extend(inner.store.list(&filter).await?);
+    }
+    Ok(cards)
+}

@@ -1,0 +1,130 @@
+//! One request from door to door.
+//!
+//! Host and Origin, route, credential, size, envelope, revision; then the one match that sends
+//! it to list, call, read or subscribe.
+
+use crate::asked::Asked;
+use crate::mcp::envelope::{self, Call, EnvelopeError, Members, Message};
+use crate::mcp::era::{self, Era, EraError};
+use crate::mcp::method::Method;
+use crate::mcp::sse::Body;
+use crate::mcp::{answer, headers};
+use crate::shared::Shared;
+use crate::{call, door, handshake, list, read, reply, subscribe};
+use http::{HeaderMap, Response, StatusCode};
+use hyper::Request;
+use hyper::body::Incoming;
+use std::sync::Arc;
+
+/// Answers one HTTP request of an agent.
+pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+    let (head, body) = request.into_parts();
+    let visit = match door::enter(&shared, &head) {
+        Ok(visit) => visit,
+        Err(refusal) => return refusal,
+    };
+    match head.method {
+        http::Method::POST => {}
+        http::Method::GET => return subscribe::standalone(&shared, &visit, &head.headers),
+        http::Method::DELETE => return handshake::end(&shared, &visit, &head.headers),
+        _ => return reply::not_allowed(),
+    }
+    let body = match door::body(&shared, &head, body).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let message = match envelope::read(&body, shared.limits.json) {
+        Ok(message) => message,
+        Err(error) => return malformed(&shared, &visit, &error),
+    };
+    match message {
+        Message::Request(call) => requested(shared, visit, &head.headers, call).await,
+        Message::Notification { method, params } => noticed(&shared, &visit, &head.headers, &(method, params)),
+        // Nothing here asks agents anything yet, so no answer can match an open question.
+        Message::Response => reply::error(
+            StatusCode::BAD_REQUEST,
+            answer::error(None, answer::INVALID_REQUEST, "no request of this gateway waits for an answer", None),
+        ),
+    }
+}
+
+async fn requested(
+    shared: Arc<Shared>,
+    visit: door::Visit,
+    headers: &HeaderMap,
+    call: Call,
+) -> Response<Body> {
+    let (era, method) = match era::judge(headers, &call) {
+        Ok(judged) => judged,
+        Err(error) => return era_refused(&call, &error),
+    };
+    if method == Method::Initialize {
+        return handshake::initialize(&shared, &visit, &call);
+    }
+    let session = match era {
+        Era::Modern => None,
+        Era::Legacy => match handshake::session(&shared, &visit, headers) {
+            Ok(session) => Some(session),
+            Err(refusal) => return refusal,
+        },
+    };
+    let asked = Asked::new(shared, visit, era, session, call);
+    match method {
+        Method::Initialize | Method::Ping | Method::SetLevel => handshake::small(&asked, method),
+        Method::Discover => handshake::discover(&asked),
+        Method::ListTools | Method::ListResources | Method::ListTemplates | Method::ListPrompts => {
+            list::list(&asked, method)
+        }
+        Method::CallTool => call::call(asked, headers).await,
+        Method::ReadResource | Method::GetPrompt | Method::Complete => read::read(asked, method).await,
+        Method::Listen => subscribe::listen(asked),
+    }
+}
+
+// A notification is never forwarded as it is and never answered with a JSON-RPC message.
+fn noticed(
+    shared: &Arc<Shared>,
+    visit: &door::Visit,
+    headers: &HeaderMap,
+    (method, params): &(String, Members),
+) -> Response<Body> {
+    if !method.starts_with("notifications/") {
+        let text = "a request needs an `id`; only `notifications/…` go without";
+        return reply::error(StatusCode::BAD_REQUEST, answer::error(None, answer::INVALID_REQUEST, text, None));
+    }
+    if method == "notifications/cancelled"
+        && let Some(id) = params.value("requestId")
+        && let Ok(session) = handshake::session(shared, visit, headers)
+    {
+        session.cancel(id);
+    }
+    reply::accepted()
+}
+
+fn era_refused(call: &Call, error: &EraError) -> Response<Body> {
+    let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST);
+    reply::error(status, answer::error(Some(&call.id), error.code, &error.message, error.data.as_deref()))
+}
+
+fn malformed(shared: &Shared, visit: &door::Visit, error: &EnvelopeError) -> Response<Body> {
+    shared.refused_message(visit, error.reason());
+    let (id, status) = match error {
+        EnvelopeError::Params(id) => (Some(id), StatusCode::OK),
+        EnvelopeError::Json(_) | EnvelopeError::Batch | EnvelopeError::Shape(_) | EnvelopeError::LookAlike(_) => {
+            (None, StatusCode::BAD_REQUEST)
+        }
+    };
+    reply::error(status, answer::error(id, error.code(), &error.to_string(), None))
+}
+
+/// True if the client takes an event stream as an answer.
+pub(crate) fn takes_stream(headers: &HeaderMap) -> bool {
+    headers.get_all(http::header::ACCEPT).iter().any(|value| {
+        value.to_str().is_ok_and(|text| text.contains("text/event-stream") || text.contains("*/*"))
+    })
+}
+
+/// The session id a request carries.
+pub(crate) fn session_id(headers: &HeaderMap) -> Option<&str> {
+    headers::single(headers, "mcp-session-id").ok().flatten()
+}

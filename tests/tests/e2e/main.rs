@@ -1,0 +1,8 @@
+//! End-to-end tests: policy file in, HTTP out. One binary; a module a feature.
+
+mod corpus;
+mod envelope;
+mod identity;
+mod park;
+mod pass_through;
+mod upstreams;
