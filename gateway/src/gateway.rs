@@ -137,6 +137,16 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind(config: Config) -> Result<Self, StartError> {
+        let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
+        Self::bind_as(config, executable).await
+    }
+
+    /// The same for a process that is not the gateway's own: `executable` is the gateway's, which
+    /// starts and watches the child processes.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
         let (definition, findings) = read_policy(&config)?;
         for finding in config.warnings.iter().chain(&findings) {
             tracing::warn!(code = finding.code, "{finding}");
@@ -156,7 +166,7 @@ impl Gateway {
         let audit = Arc::new(Audit::open(&config.audit.dir, durability(&config))?);
         let store = Store::open(&StoreSettings::new(config.store.sqlite.clone())).await?;
         let metrics = Arc::new(Metrics::new());
-        let upstreams = upstreams(&definition, &config)?;
+        let upstreams = upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
         let definition = Arc::new(definition);
         let (scopes, follow) = scopes::follow_catalogue(Arc::clone(&definition), upstreams.catalogue());
@@ -327,8 +337,11 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-fn upstreams(definition: &Definition, config: &Config) -> Result<Upstreams, StartError> {
-    let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
+fn upstreams(
+    definition: &Definition,
+    config: &Config,
+    executable: PathBuf,
+) -> Result<Upstreams, StartError> {
     let mut settings = UpstreamSettings::new(executable);
     settings.result_bytes_max = usize::try_from(config.limits.result_bytes).unwrap_or(usize::MAX);
     settings.tools_max = config.limits.tools_per_server as usize;

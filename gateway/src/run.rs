@@ -6,13 +6,13 @@ use crate::mcp::answer::{self, Remedy, tool_error, with_members};
 use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
 use crate::mcp::progress;
-use crate::mcp::sse::{Body, EventSender, Gone};
+use crate::mcp::sse::{self, Body, EventSender, Gone};
 use crate::record::{Ending, Record};
 use crate::reply;
 use crate::sessions::InFlight;
 use crate::upstream::{Failure, Forward, Log, Reply};
 use crate::usage::Running;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Response;
 use portcullis_policy::decide::Permit;
 use portcullis_policy::json::{JsonLimits, Reader};
@@ -62,11 +62,14 @@ pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: 
         reply = &mut work => Begun::Done(reply),
         Some(note) = notes.next() => Begun::Note(note),
         () = tokio::time::sleep(PLAIN_WAIT) => Begun::Slow,
-        () = cancelled(in_flight.as_ref()) => return reply::accepted(),
+        () = cancelled(in_flight.as_ref()) => {
+            work.abandon();
+            return reply::accepted();
+        }
     };
     
     let first = match begun {
-        Begun::Done(reply) => return reply::json(answer.write(reply)),
+        Begun::Done(reply) => return at_once(&answer, reply, notes, asked.progress_token()),
         Begun::Note(note) => Some(note),
         Begun::Slow => None,
     };
@@ -82,6 +85,25 @@ enum Begun {
     Done(Result<Reply, Failure>),
     Note(Note),
     Slow,
+}
+
+// The answer is there; what was said before it goes before it.
+fn at_once(
+    answer: &Answer,
+    reply: Result<Reply, Failure>,
+    mut notes: Notes,
+    token: Option<&Raw>,
+) -> Response<Body> {
+    let said: Vec<Bytes> = notes.waiting().filter_map(|note| note.message(token)).collect();
+    let message = answer.write(reply);
+    if said.is_empty() {
+        return reply::json(message);
+    }
+    let mut events = BytesMut::new();
+    for message in said.iter().chain([&message]) {
+        events.extend_from_slice(&sse::event(message));
+    }
+    reply::stream(Body::full(events.freeze()))
 }
 
 async fn cancelled(in_flight: Option<&InFlight>) {
@@ -109,6 +131,12 @@ impl Notes {
             Some(log) = self.log.recv() => Some(Note::Log(log)),
             else => None,
         }
+    }
+
+    fn waiting(&mut self) -> impl Iterator<Item = Note> + '_ {
+        let Self { progress, log } = self;
+        let progress = std::iter::from_fn(|| progress.try_recv().ok()).map(Note::Progress);
+        progress.chain(std::iter::from_fn(|| log.try_recv().ok()).map(Note::Log))
     }
 }
 
@@ -147,11 +175,9 @@ impl Streamed {
                 Some(note) = self.notes.next() => note.send(self.token.as_ref(), events).await?,
                 reply = &mut work => {
                     // What was said before the answer goes before the answer.
-                    while let Ok(progress) = self.notes.progress.try_recv() {
-                        Note::Progress(progress).send(self.token.as_ref(), events).await?;
-                    }
-                    while let Ok(log) = self.notes.log.try_recv() {
-                        Note::Log(log).send(None, events).await?;
+                    let waiting: Vec<Note> = self.notes.waiting().collect();
+                    for note in waiting {
+                        note.send(self.token.as_ref(), events).await?;
                     }
                     return events.message(&self.answer.write(reply)).await;
                 }
@@ -166,13 +192,16 @@ impl Streamed {
 }
 
 impl Note {
-    async fn send(self, token: Option<&Raw>, events: &EventSender) -> Result<(), Gone> {
-        let message = match (self, token) {
+    fn message(self, token: Option<&Raw>) -> Option<Bytes> {
+        match (self, token) {
             (Self::Progress(params), Some(token)) => progress::relayed(&params, token),
             (Self::Progress(_), None) => None,
             (Self::Log(params), _) => Some(logged(&params)),
-        };
-        match message {
+        }
+    }
+
+    async fn send(self, token: Option<&Raw>, events: &EventSender) -> Result<(), Gone> {
+        match self.message(token) {
             Some(message) => events.message(&message).await,
             None => Ok(()),
         }

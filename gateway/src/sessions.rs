@@ -112,11 +112,6 @@ impl Sessions {
         self.open.remove(&session.id);
         session.ended.notify_waiters();
     }
-
-    /// Sessions open now.
-    pub(crate) fn count(&self) -> usize {
-        self.open.len()
-    }
 }
 
 impl Session {

@@ -1,6 +1,6 @@
 //! What the admin API tells about the generation that serves.
 
-use crate::admin::{Views, diagnostic_json};
+use crate::admin::Views;
 use crate::scopes::Scopes;
 use portcullis_policy::diagnostic::Diagnostic;
 use portcullis_policy::scope::{Approve, Scope, Shown};
@@ -70,9 +70,4 @@ fn effective(scope: &Scope) -> Value {
         "instructions": &*scope.all.instructions,
         "diagnostics": Vec::<Value>::new(),
     })
-}
-
-/// A finding as the API shows it.
-pub(crate) fn finding(diagnostic: &Diagnostic) -> Value {
-    diagnostic_json(diagnostic)
 }

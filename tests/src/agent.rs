@@ -1,5 +1,7 @@
 //! An agent that speaks raw JSON-RPC over HTTP, in either era.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -151,7 +153,10 @@ impl Agent {
                 serde_json::from_str::<String>(raw.get()).ok()
             });
             if let Some(name) = name {
-                extra.push(("mcp-name", name));
+                // MCP 2026-07-28, streamable HTTP: what is not plain ASCII travels encoded.
+                let plain = name.bytes().all(|b| b.is_ascii_graphic());
+                let encoded = || format!("=?base64?{}?=", STANDARD.encode(&name));
+                extra.push(("mcp-name", if plain { name.clone() } else { encoded() }));
             }
         }
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#, self.with_meta(params));

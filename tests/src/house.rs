@@ -115,7 +115,7 @@ impl House {
     pub async fn from(folder: Folder) -> Result<Self, StartError> {
         let config = Config::load(Some(&folder.path().join("gateway.yaml")), &BTreeMap::new())
             .map_err(StartError::from)?;
-        let gateway = Gateway::bind(config).await?;
+        let gateway = Gateway::bind_as(config, binary()).await?;
         let addresses = gateway.addresses();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(gateway.serve(async {
@@ -249,6 +249,20 @@ impl House {
             .flat_map(|text| text.lines().map(ToOwned::to_owned).collect::<Vec<_>>())
             .filter_map(|line| serde_json::from_str(&line).ok())
             .collect()
+    }
+}
+
+/// The gateway's own binary, beside the test's.
+///
+/// # Panics
+/// If it was not built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_else(|e| fail(&e));
+    let binary = test.parent().and_then(Path::parent).map(|dir| dir.join("portcullis"));
+    match binary {
+        Some(binary) if binary.exists() => binary,
+        _ => fail(&"the gateway's binary is missing: run `cargo build --workspace --bins` with the same profile first"),
     }
 }
 

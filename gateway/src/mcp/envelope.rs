@@ -229,7 +229,7 @@ fn params(found: &mut Found, body: &Bytes, reader: &mut Reader<'_>) -> Result<()
     });
     match (refused, read) {
         (Some(refused), _) => Err(refused),
-        (None, read) => Ok(drop(read?)),
+        (None, read) => read.map(|_| ()).map_err(EnvelopeError::from),
     }
 }
 

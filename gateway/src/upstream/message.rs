@@ -113,8 +113,8 @@ impl Failure {
                  or may not have been carried out. Check before repeating it."
             ),
             Self::Timeout(_) => format!(
-                "The request was sent to server `{server}`, but no answer came in time. It may or \
-                 may not have been carried out. Check before repeating it."
+                "The request was sent to server `{server}`, but no answer came in time. The outcome \
+                 is unknown: it may have run. Check before repeating it."
             ),
         }
     }
