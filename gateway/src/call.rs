@@ -6,7 +6,7 @@ use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::headers;
 use crate::mcp::sse::Body;
 use crate::own_tools::{self, OwnTool};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::{park, reply, run};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
@@ -68,7 +68,7 @@ async fn named(
         Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Tool).await,
         Decision::Park(request) => park::park(asked, headers, request, record).await,
         Decision::Refuse(refusal) => {
-            record.finish(Outcome::Refused(refusal.reason));
+            record.refuse(refusal.reason);
             refused(&asked, &refusal)
         }
     }

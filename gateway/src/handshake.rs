@@ -2,7 +2,6 @@
 
 use crate::asked::Asked;
 use crate::door::Visit;
-use crate::identity;
 use crate::mcp::answer::{self, INVALID_PARAMS};
 use crate::mcp::envelope::{Call, member_of};
 use crate::mcp::era::{LEGACY, LEGACY_NEWEST, MODERN};
@@ -39,18 +38,14 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
         .and_then(|name| Some(name.text()?.chars().take(CLIENT_NAME_CHARS_MAX).collect()))
         .unwrap_or_default();
     let opening = Opening {
-        credential: visit.principal.credential.clone(),
+        credential: visit.principal.credential().to_owned(),
         path: visit.path.clone(),
         version,
         client,
     };
-    let id = match identity::random_id("ses_") {
-        Ok(id) => id,
-        Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-    };
-    let session = match shared.sessions.open(id, opening) {
+    let session = match shared.sessions.open(opening) {
         Ok(session) => session,
-        Err(full) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &full.to_string()),
+        Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     };
     let view = visit.view();
     let result = format!(
@@ -149,7 +144,7 @@ pub(crate) fn session(
              or speak revision 2026-07-28, which has no sessions",
         ));
     };
-    let session = shared.sessions.find(id, &visit.principal.credential, &visit.path).ok_or_else(|| {
+    let session = shared.sessions.find(id, visit.principal.credential(), &visit.path).ok_or_else(|| {
         reply::refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
     })?;
     match single(headers, "mcp-protocol-version") {

@@ -9,7 +9,8 @@ use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
 use crate::parked::{ParkError, Settlement, Ticket, TicketEvent};
-use crate::record::{Outcome, Record};
+use crate::audit::Ending;
+use crate::record::Record;
 use crate::reply;
 use crate::run::{Answer, Kind};
 use crate::serve::takes_stream;
@@ -19,6 +20,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use portcullis_policy::decide::Request;
 use portcullis_policy::definition::{Approval, Approver};
+use portcullis_policy::ledger::State;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -33,15 +35,16 @@ pub(crate) async fn park(
     request: Request,
     mut record: Record,
 ) -> Response<Body> {
+    record.parks(&request);
     let parked = asked.shared.parked.park(&asked.caller(), request, &asked.visit.scope).await;
     match parked {
         Ok(ticket) => hold(asked, headers, ticket, record).await,
         Err(ParkError::Full(refusal)) => {
-            record.finish(Outcome::Refused(refusal.reason));
+            record.refuse(refusal.reason);
             refused(&asked, &refusal)
         }
         Err(ParkError::Store(error)) => {
-            record.finish(Outcome::Failed("store"));
+            record.finish(Ending::StoreFailed);
             tracing::error!(%error, "a call could not be parked");
             let text = "the approval store is unavailable, so this call did not run and was not queued; try again later";
             reply::json(answer::error(Some(&asked.call.id), answer::STORE_UNAVAILABLE, text, None))
@@ -69,6 +72,20 @@ pub(crate) async fn collect(
             );
             own(&asked, &tool_error(&text, Remedy::Unavailable, None))
         }
+    }
+}
+
+fn ending(state: State) -> Ending {
+    match state {
+        State::Parked | State::Approved | State::Executing => Ending::Parked,
+        State::Done => Ending::Ok,
+        State::Unknown => Ending::Unknown,
+        State::Denied => Ending::Denied,
+        State::Expired => Ending::Expired,
+        State::Lapsed => Ending::Lapsed,
+        State::Revoked => Ending::Revoked,
+        State::Stopped => Ending::Stopped,
+        State::Cancelled => Ending::Cancelled,
     }
 }
 
@@ -201,7 +218,7 @@ impl Hold {
 
     // The last rung: an honest result that the model can act on.
     fn pending(&mut self, ticket: &Ticket) -> Bytes {
-        self.record.finish(Outcome::Parked);
+        self.record.finish(Ending::Parked);
         let text = ticket.pending_text();
         let result = tool_error(&text, Remedy::Undisclosed, Some(ticket.id()));
         answer::result(&self.answer.id, result.as_bytes())
@@ -210,20 +227,20 @@ impl Hold {
     fn settled(&mut self, settlement: Settlement, ticket: &Ticket) -> Bytes {
         match settlement {
             Settlement::Result { raw, is_error } => {
-                self.record.finish(if is_error { Outcome::ToolError } else { Outcome::Ok });
+                self.record.finish(if is_error { Ending::ToolError } else { Ending::Ok });
                 self.answer.result(&raw)
             }
             Settlement::Error { raw } => {
-                self.record.finish(Outcome::RpcError);
+                self.record.finish(Ending::RpcError);
                 answer::upstream_error(&self.answer.id, &raw)
             }
             Settlement::NotRun { state, text } => {
-                self.record.finish(Outcome::Settled(state));
+                self.record.finish(ending(state));
                 let result = tool_error(&text, Remedy::Unavailable, Some(ticket.id()));
                 answer::result(&self.answer.id, result.as_bytes())
             }
             Settlement::Unknown { text } => {
-                self.record.finish(Outcome::Unknown);
+                self.record.finish(Ending::Unknown);
                 self.answer.failed(&text)
             }
         }

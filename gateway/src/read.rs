@@ -6,7 +6,8 @@ use crate::mcp::answer::{self, INVALID_PARAMS};
 use crate::mcp::envelope::member_of;
 use crate::mcp::method::Method;
 use crate::mcp::sse::Body;
-use crate::record::{Outcome, Record};
+use crate::audit::Ending;
+use crate::record::Record;
 use crate::{reply, run};
 use http::Response;
 use portcullis_policy::decide::{Ask, Decision, decide};
@@ -26,14 +27,14 @@ pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
     match decide(&asked.visit.scope, asked.view(), ask, &usage) {
         Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Other).await,
         Decision::Refuse(refusal) => {
-            record.finish(Outcome::Refused(refusal.reason));
+            record.refuse(refusal.reason);
             let data = (method == Method::ReadResource)
                 .then(|| format!("{{\"uri\":{}}}", portcullis_policy::json::quote(&name)));
             reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, &refusal.text, data.as_deref()))
         }
         // `decide` parks tool calls alone; were that to change, this stays closed.
         Decision::Park(_) => {
-            record.finish(Outcome::Failed("parked"));
+            record.finish(Ending::Parked);
             let text = "this request would need an approval, which it cannot wait for";
             reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None))
         }

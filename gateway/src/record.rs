@@ -2,87 +2,33 @@
 //! counters. A record that is dropped unfinished says that its caller left.
 
 use crate::asked::Asked;
+use crate::audit::{self, Ending, Intent, Outcome, Verdict};
 use crate::mcp::envelope::Raw;
+use crate::mcp::era::MODERN;
 use crate::shared::Shared;
+use crate::telemetry::{ErrorType, Operation, Transport};
 use portcullis_policy::canonical::Digest;
-use portcullis_policy::decide::{Permit, Reason, Target, shown};
-use portcullis_policy::ledger::State;
-use portcullis_policy::name::AgentName;
+use portcullis_policy::decide::{Permit, Reason, Request, Target, shown};
+use portcullis_policy::name::{AgentName, ServerName};
 use std::sync::Arc;
 use std::time::Instant;
-
-/// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It ran.
-    Ok,
-    /// It ran and the tool reported an error.
-    ToolError,
-    /// The server answered with a JSON-RPC error.
-    RpcError,
-    /// Nothing was sent.
-    NotSent,
-    /// It may have run.
-    Unknown,
-    /// It was refused.
-    Refused(Reason),
-    /// It waits for an approval that its caller has to collect.
-    Parked,
-    /// Its card settled without a run.
-    Settled(State),
-    /// The gateway could not serve it.
-    Failed(&'static str),
-    /// Its caller left.
-    Abandoned,
-}
-
-impl Outcome {
-    /// The word in audit and metrics.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ToolError => "tool_error",
-            Self::RpcError => "rpc_error",
-            Self::NotSent => "not_sent",
-            Self::Unknown => "unknown",
-            Self::Refused(_) => "refused",
-            Self::Parked => "parked",
-            Self::Settled(state) => state.as_str(),
-            Self::Failed(_) => "failed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-
-    fn reason(self) -> Option<&'static str> {
-        match self {
-            Self::Refused(reason) => Some(reason.as_str()),
-            Self::Failed(reason) => Some(reason),
-            Self::Ok
-            | Self::ToolError
-            | Self::RpcError
-            | Self::NotSent
-            | Self::Unknown
-            | Self::Parked
-            | Self::Settled(_)
-            | Self::Abandoned => None,
-        }
-    }
-}
 
 /// The record of one request.
 #[derive(Debug)]
 pub(crate) struct Record {
     shared: Arc<Shared>,
-    request: u64,
+    request: String,
     agent: AgentName,
     run: String,
     method: String,
+    version: &'static str,
     asked: String,
-    // Server and tool as declared; set once a decision named them.
-    target: Option<(String, String)>,
+    // Server and tool as registered; set once a decision named them.
+    target: Option<(ServerName, String)>,
     generation: u64,
     arguments: Option<Digest>,
     card: Option<String>,
+    verdict: Verdict,
     began: Instant,
     finished: bool,
 }
@@ -90,25 +36,35 @@ pub(crate) struct Record {
 impl Record {
     /// Begins the record of a request for `name`.
     pub(crate) fn new(asked: &Asked, name: &str, arguments: Option<&Raw>) -> Self {
-        let tool = asked.view().tool(name);
+        let principal = &asked.visit.principal;
         Self {
             request: asked.shared.next_request(),
-            agent: asked.visit.principal.agent.clone(),
-            run: asked.visit.principal.run.clone(),
+            agent: principal.agent().clone(),
+            run: principal.run().to_owned(),
             method: asked.call.method.clone(),
+            version: asked.session.as_ref().map_or(MODERN, |session| session.version),
             asked: shown(name),
-            target: tool.map(|tool| (tool.server.to_string(), tool.name.to_string())),
+            target: None,
             generation: asked.visit.generation.number,
             arguments: arguments.map(|arguments| Digest::of(arguments.bytes())),
             card: None,
+            verdict: Verdict::Run,
             began: Instant::now(),
             finished: false,
             shared: Arc::clone(&asked.shared),
         }
     }
 
+    /// Notes that the request was parked, as what.
+    pub(crate) fn parks(&mut self, request: &Request) {
+        self.verdict = Verdict::Park;
+        self.target = Some((request.tool.server.clone(), request.tool.name.to_string()));
+        self.arguments = Some(request.digest);
+    }
+
     /// Notes the card the request waits for.
     pub(crate) fn card(&mut self, id: &str) {
+        self.verdict = Verdict::Park;
         self.card = Some(id.to_owned());
     }
 
@@ -120,28 +76,79 @@ impl Record {
         let target = permit.target();
         let name = match target {
             Target::Tool { tool, .. } => tool.name.to_string(),
-            Target::Resource { uri, .. } => shown(uri),
-            Target::Prompt { name, .. } | Target::CompletePrompt { name, .. } => shown(name),
-            Target::CompleteTemplate { template, .. } => shown(template),
+            Target::Resource { uri, .. } => uri.clone(),
+            Target::Prompt { name, .. } | Target::CompletePrompt { name, .. } => name.clone(),
+            Target::CompleteTemplate { template, .. } => template.clone(),
         };
-        self.target = Some((target.server().to_string(), name));
-        self.shared.audit_intent(self).map_err(|error| {
-            tracing::error!(%error, "an intent could not be recorded");
+        self.target = Some((target.server().clone(), name));
+        let intent = Intent { asked: self.asked() };
+        self.shared.audit.intent(&intent).map_err(|error| {
+            tracing::error!(%error, "an intent could not be recorded; nothing was sent");
             "the audit record cannot be written, so nothing was sent; try again later".to_owned()
         })
     }
 
+    /// Ends the record of a refused request.
+    pub(crate) fn refuse(&mut self, reason: Reason) {
+        self.verdict = Verdict::Refuse(reason);
+        self.shared.metrics.refused(Some(&self.agent), reason.as_str());
+        self.finish(Ending::Refused);
+    }
+
     /// Ends the record.
-    pub(crate) fn finish(&mut self, outcome: Outcome) {
+    pub(crate) fn finish(&mut self, ending: Ending) {
         if std::mem::replace(&mut self.finished, true) {
             return;
         }
-        self.shared.finished(self, outcome);
+        let duration = self.began.elapsed();
+        let outcome =
+            Outcome { asked: self.asked(), decision: self.verdict, outcome: ending, duration };
+        if let Err(error) = self.shared.audit.outcome(&outcome) {
+            tracing::error!(%error, request = self.request, "an outcome could not be recorded");
+        }
+        let metrics = &self.shared.metrics;
+        let tool = self.target.as_ref().map(|(server, tool)| (server, tool.as_str()));
+        metrics.called(&self.agent, tool, ending);
+        let operation = Operation {
+            method: &self.method,
+            tool,
+            error: (ending == Ending::ToolError).then_some(ErrorType::Tool),
+            transport: Transport::Tcp,
+            version: self.version,
+        };
+        metrics.server_operation(&operation, duration);
+        tracing::info!(
+            request = self.request,
+            agent = %self.agent,
+            run = self.run,
+            method = self.method,
+            asked = self.asked,
+            decision = self.verdict.as_str(),
+            outcome = ending.as_str(),
+            card = self.card,
+            duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+
+    fn asked(&self) -> audit::Asked<'_> {
+        audit::Asked {
+            request: &self.request,
+            agent: &self.agent,
+            run: &self.run,
+            method: &self.method,
+            name: Some(&self.asked),
+            server: self.target.as_ref().map(|(server, _)| server),
+            tool: self.target.as_ref().map(|(_, tool)| tool.as_str()),
+            generation: self.generation,
+            arguments: self.arguments,
+            card: self.card.as_deref(),
+        }
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.finish(Outcome::Abandoned);
+        self.finish(Ending::Cancelled);
     }
 }

@@ -7,7 +7,8 @@ use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
-use crate::record::{Outcome, Record};
+use crate::audit::Ending;
+use crate::record::Record;
 use crate::reply;
 use crate::sessions::InFlight;
 use crate::upstream::{Failure, Forward, Reply};
@@ -41,7 +42,7 @@ pub(crate) enum Kind {
 /// Runs `permit` and answers.
 pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: Kind) -> Response<Body> {
     if let Err(error) = record.intent(&permit) {
-        record.finish(Outcome::Failed("audit"));
+        record.finish(Ending::NotSent);
         let body = answer::error(Some(&asked.call.id), answer::AUDIT_UNAVAILABLE, &error, None);
         return reply::error(http::StatusCode::SERVICE_UNAVAILABLE, body);
     }
@@ -51,7 +52,7 @@ pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: 
     let upstreams = asked.shared.upstreams.clone();
     let mut work = Work::new(asked.era, async move {
         let reply = upstreams.call(permit, forward).await;
-        record.finish(outcome(&reply));
+        record.finish(ending(&reply));
         reply
     });
     let begun = tokio::select! {
@@ -183,13 +184,13 @@ fn logged(params: &Bytes) -> Bytes {
     Bytes::from(out)
 }
 
-fn outcome(reply: &Result<Reply, Failure>) -> Outcome {
+fn ending(reply: &Result<Reply, Failure>) -> Ending {
     match reply {
-        Ok(Reply::Result(raw)) if is_tool_error(raw) => Outcome::ToolError,
-        Ok(Reply::Result(_)) => Outcome::Ok,
-        Ok(Reply::Error(_)) => Outcome::RpcError,
-        Err(failure) if failure.not_sent() => Outcome::NotSent,
-        Err(_) => Outcome::Unknown,
+        Ok(Reply::Result(raw)) if is_tool_error(raw) => Ending::ToolError,
+        Ok(Reply::Result(_)) => Ending::Ok,
+        Ok(Reply::Error(_)) => Ending::RpcError,
+        Err(failure) if failure.not_sent() => Ending::NotSent,
+        Err(_) => Ending::Unknown,
     }
 }
 

@@ -45,10 +45,16 @@ pub(crate) struct Session {
     in_flight: Mutex<Vec<(Raw, Arc<Notify>)>>,
 }
 
-/// No more sessions can be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the gateway has {SESSIONS_MAX} open sessions; end some or try again later")]
-pub(crate) struct Full;
+/// A session that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    /// No more sessions can be opened.
+    #[error("the gateway has {SESSIONS_MAX} open sessions; end some or try again later")]
+    Full,
+    /// The operating system gave no random bits.
+    #[error("the gateway has no random bits for a session id; try again later")]
+    Random,
+}
 
 /// What a new session is opened with.
 #[derive(Debug)]
@@ -64,14 +70,17 @@ pub(crate) struct Opening {
 }
 
 impl Sessions {
-    /// Opens a session under the random `id`.
-    pub(crate) fn open(&self, id: String, opening: Opening) -> Result<Arc<Session>, Full> {
+    /// Opens a session under an id of 128 random bits.
+    pub(crate) fn open(&self, opening: Opening) -> Result<Arc<Session>, SessionError> {
         if self.open.len() >= SESSIONS_MAX {
             self.open.retain(|_, session| !session.is_idle());
         }
         if self.open.len() >= SESSIONS_MAX {
-            return Err(Full);
+            return Err(SessionError::Full);
         }
+        let mut bits = [0; 16];
+        getrandom::fill(&mut bits).map_err(|_| SessionError::Random)?;
+        let id = format!("ses_{:032x}", u128::from_be_bytes(bits));
         let session = Arc::new(Session {
             id: id.clone(),
             credential: opening.credential,

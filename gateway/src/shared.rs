@@ -1,15 +1,14 @@
 //! What all requests share.
 
 use crate::asked::Asked;
-use crate::audit::{self, Audit, AuditError};
+use crate::audit::Audit;
 use crate::door::{Hosts, Visit};
 use crate::hold::HoldTable;
 use crate::identity::{IdentityError, Principal, Tokens};
 use crate::parked::{Caller, Parked};
-use crate::record::{Outcome, Record};
 use crate::scopes::Scopes;
 use crate::sessions::Sessions;
-use crate::telemetry::Metrics;
+use crate::telemetry::Telemetry;
 use crate::upstream::Upstreams;
 use crate::usage::{Counters, Running};
 use http::HeaderMap;
@@ -39,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) upstreams: Upstreams,
     pub(crate) parked: Parked,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Telemetry>,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) hosts: Hosts,
@@ -54,7 +53,7 @@ impl Shared {
     pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Principal, IdentityError> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = match (values.next(), values.next()) {
-            (Some(value), None) => value.to_str().ok(),
+            (Some(value), None) => Some(value.as_bytes()),
             _ => None,
         };
         self.tokens.identify(value)
@@ -68,14 +67,15 @@ impl Shared {
     }
 
     /// The number of the next request; unique within this process.
-    pub(crate) fn next_request(&self) -> u64 {
-        self.requests.fetch_add(1, Ordering::Relaxed) + 1
+    pub(crate) fn next_request(&self) -> String {
+        format!("req_{}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Counts a message that was refused before it was understood.
     pub(crate) fn refused_message(&self, visit: &Visit, reason: &'static str) {
-        self.metrics.refused(&visit.principal.agent, reason);
-        tracing::info!(agent = %visit.principal.agent, run = visit.principal.run, reason, "a message was refused");
+        let principal = &visit.principal;
+        self.metrics.refused(Some(principal.agent()), reason);
+        tracing::info!(agent = %principal.agent(), run = principal.run(), reason, "a message was refused");
     }
 }
 
@@ -83,20 +83,20 @@ impl Asked {
     /// The counters of the asking agent.
     pub(crate) fn usage(&self) -> Usage {
         let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.usage(&self.visit.principal.agent, counts_minutes)
+        self.shared.counters.usage(self.visit.principal.agent(), counts_minutes)
     }
 
     /// Counts a call that starts.
     pub(crate) fn start(&self) -> Running {
         let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.start(&self.visit.principal.agent, counts_minutes)
+        self.shared.counters.start(self.visit.principal.agent(), counts_minutes)
     }
 
     /// The caller as cards know it.
     pub(crate) fn caller(&self) -> Caller {
         Caller {
-            agent: self.visit.principal.agent.clone(),
-            run: self.visit.principal.run.clone(),
+            agent: self.visit.principal.agent().clone(),
+            run: self.visit.principal.run().to_owned(),
         }
     }
 }
