@@ -8,7 +8,6 @@ use crate::shared::Shared;
 use bytes::Bytes;
 use portcullis_policy::scope::View;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A request of an agent.
 #[derive(Debug)]
@@ -64,11 +63,14 @@ impl Asked {
             .filter(|token| matches!(token.kind(), Kind::String | Kind::Number))
     }
 
-    /// True if log messages of the upstream may reach this request's stream.
-    pub(crate) fn wants_log(&self) -> bool {
+    /// The lowest level of log messages that this request's stream takes; `None` takes none.
+    pub(crate) fn log_level(&self) -> Option<String> {
         match &self.session {
-            Some(session) => session.logging.load(Ordering::Relaxed),
-            None => self.call.meta.value("io.modelcontextprotocol/logLevel").is_some(),
+            Some(session) => Some(session.log_level.lock().clone()),
+            None => {
+                let level = self.call.meta.value("io.modelcontextprotocol/logLevel")?;
+                level.text().map(std::borrow::Cow::into_owned)
+            }
         }
     }
 

@@ -116,14 +116,14 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Bod
         )
     })?;
     let principal = shared.identify(&head.headers).map_err(|_| reply::unauthorized())?;
-    if route.agent.is_some_and(|agent| !agent.eq_ignore_ascii_case(principal.agent().as_str())) {
+    if route.agent.is_some_and(|agent| !agent.eq_ignore_ascii_case(principal.agent.as_str())) {
         return Err(reply::refuse(
             StatusCode::FORBIDDEN,
             "this token belongs to another agent than the URL names; use that agent's URL or /mcp",
         ));
     }
     let generation = shared.scopes.snapshot();
-    let Some(scope) = generation.scopes.get(principal.agent()).map(Arc::clone) else {
+    let Some(scope) = generation.scopes.get(&principal.agent).map(Arc::clone) else {
         return Err(reply::refuse(
             StatusCode::FORBIDDEN,
             "no policy file defines the agent of this token, so it may use nothing; define it or remove its token",
@@ -134,7 +134,7 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Bod
         Some(name) => Some(one_server(&scope, name).ok_or_else(|| {
             let text = format!(
                 "agent `{}` has no such server, and nothing was sent. {}",
-                principal.agent(),
+                principal.agent,
                 scope.all.authorised()
             );
             reply::refuse(StatusCode::NOT_FOUND, &text)

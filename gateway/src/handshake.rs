@@ -17,7 +17,6 @@ use http::{HeaderMap, Response, StatusCode};
 use portcullis_policy::json::quote;
 use portcullis_policy::scope::View;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Longest client name that is kept, in characters.
 const CLIENT_NAME_CHARS_MAX: usize = 64;
@@ -38,7 +37,7 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
         .and_then(|name| Some(name.text()?.chars().take(CLIENT_NAME_CHARS_MAX).collect()))
         .unwrap_or_default();
     let opening = Opening {
-        credential: visit.principal.credential().to_owned(),
+        credential: visit.principal.credential.to_owned(),
         path: visit.path.clone(),
         version,
         client,
@@ -117,12 +116,12 @@ pub(crate) fn small(asked: &Asked, method: Method) -> Response<Body> {
     if method == Method::SetLevel {
         let known = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let level = asked.call.params.value("level").and_then(|level| level.text());
-        if !level.is_some_and(|level| known.contains(&&*level)) {
+        let Some(level) = level.filter(|level| known.contains(&&**level)) else {
             let text = "`logging/setLevel` needs `level`, one of the eight levels of RFC 5424";
             return reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None));
-        }
+        };
         if let Some(session) = &asked.session {
-            session.logging.store(true, Ordering::Relaxed);
+            *session.log_level.lock() = level.into_owned();
         }
     }
     reply::json(answer::result(&asked.call.id, b"{}"))
@@ -144,7 +143,7 @@ pub(crate) fn session(
              or speak revision 2026-07-28, which has no sessions",
         ));
     };
-    let session = shared.sessions.find(id, visit.principal.credential(), &visit.path).ok_or_else(|| {
+    let session = shared.sessions.find(id, &visit.principal.credential, &visit.path).ok_or_else(|| {
         reply::refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
     })?;
     match single(headers, "mcp-protocol-version") {

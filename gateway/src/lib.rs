@@ -1,10 +1,47 @@
-//! Placeholder.
+//! Portcullis: an MCP gateway that enforces per-agent scopes.
+//!
+//! A listener hears a request; [`mcp`] reads its envelope strictly; [`identity`] names the agent
+//! and its run; a snapshot of its scope ([`scopes`]) says what it may reach; the request lists,
+//! searches or calls; `decide` says run, park or refuse; the intent is on record ([`audit`])
+//! before a permit opens the way [`upstream`]; the outcome is audited and answered.
+//!
+//! The files of a request, in the order it takes: `listener`, `serve`, `door`, `handshake`,
+//! `list`, `own_tools`, `call`, `run`, `park`, `read`, `subscribe`, `reply`. Approvers come in
+//! through [`admin`]; both sides meet at [`parked`] and nowhere else.
 
 pub mod admin;
+mod asked;
 pub mod audit;
+mod call;
+pub mod child;
+pub mod config;
 pub mod demo;
+mod door;
+mod gateway;
+mod handshake;
+mod hold;
 pub mod identity;
+mod list;
+mod listener;
+mod mcp;
 pub mod observe;
+mod own_tools;
+mod park;
 pub mod parked;
+mod read;
+mod record;
+mod reply;
+mod run;
+mod runner;
+pub mod scopes;
+mod serve;
+mod sessions;
+mod shared;
 pub mod store;
+mod subscribe;
 pub mod telemetry;
+pub mod upstream;
+mod usage;
+mod views;
+
+pub use gateway::{Addresses, Gateway, StartError, read_policy};

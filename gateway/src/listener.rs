@@ -35,11 +35,11 @@ pub(crate) async fn serve_agents(
         while connections.try_join_next().is_some() {}
         let slot = tokio::select! {
             slot = Arc::clone(&slots).acquire_owned() => slot,
-            _ = stop.wait_for(|stopped| *stopped) => break,
+            () = stopped(&mut stop) => break,
         };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stopped| *stopped) => break,
+            () = stopped(&mut stop) => break,
         };
         match accepted {
             Ok((stream, _)) => {
@@ -62,6 +62,11 @@ pub(crate) async fn serve_agents(
     }
 }
 
+// The sender is gone only when the gateway is.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stopped| *stopped).await;
+}
+
 async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
@@ -79,7 +84,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Rec
     let mut served = std::pin::pin!(served);
     let result = tokio::select! {
         result = served.as_mut() => result,
-        _ = stop.wait_for(|stopped| *stopped) => {
+        () = stopped(&mut stop) => {
             served.as_mut().graceful_shutdown();
             served.await
         }

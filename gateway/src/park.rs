@@ -9,8 +9,7 @@ use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
 use crate::parked::{ParkError, Settlement, Ticket, TicketEvent};
-use crate::audit::Ending;
-use crate::record::Record;
+use crate::record::{Ending, Record};
 use crate::reply;
 use crate::run::{Answer, Kind};
 use crate::serve::takes_stream;
@@ -20,7 +19,6 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use portcullis_policy::decide::Request;
 use portcullis_policy::definition::{Approval, Approver};
-use portcullis_policy::ledger::State;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -43,7 +41,7 @@ pub(crate) async fn park(
             record.refuse(refusal.reason);
             refused(&asked, &refusal)
         }
-        Err(ParkError::Store(error)) => {
+        Err(error @ (ParkError::Store(_) | ParkError::Random(_) | ParkError::Stopping)) => {
             record.finish(Ending::StoreFailed);
             tracing::error!(%error, "a call could not be parked");
             let text = "the approval store is unavailable, so this call did not run and was not queued; try again later";
@@ -75,20 +73,6 @@ pub(crate) async fn collect(
     }
 }
 
-fn ending(state: State) -> Ending {
-    match state {
-        State::Parked | State::Approved | State::Executing => Ending::Parked,
-        State::Done => Ending::Ok,
-        State::Unknown => Ending::Unknown,
-        State::Denied => Ending::Denied,
-        State::Expired => Ending::Expired,
-        State::Lapsed => Ending::Lapsed,
-        State::Revoked => Ending::Revoked,
-        State::Stopped => Ending::Stopped,
-        State::Cancelled => Ending::Cancelled,
-    }
-}
-
 struct Hold {
     shared: Arc<Shared>,
     answer: Answer,
@@ -106,7 +90,12 @@ async fn hold(asked: Asked, headers: &HeaderMap, ticket: Ticket, mut record: Rec
     let hold = Hold {
         budget: asked.shared.hold.budget(approval.hold, &asked.client(), token.is_some()),
         waiting: format!("waiting for approval {} by {}", ticket.id(), approvers(approval)),
-        answer: Answer { id: asked.call.id.clone(), era: asked.era, kind: Kind::Tool },
+        answer: Answer {
+            id: asked.call.id.clone(),
+            era: asked.era,
+            kind: Kind::Tool,
+            server: ticket.card().asked().server.clone(),
+        },
         in_flight: asked.enter(),
         shared: Arc::clone(&asked.shared),
         token,
@@ -171,7 +160,12 @@ impl Hold {
                     return Ok(());
                 }
                 Step::OutOfTime => {
-                    return events.message(&self.pending(&ticket)).await;
+                    let sent = events.message(&self.pending(&ticket)).await;
+                    if sent.is_ok() {
+                        events.drained().await;
+                        ticket.told_pending();
+                    }
+                    return sent;
                 }
                 Step::Cancelled => return Ok(()),
             }
@@ -189,7 +183,11 @@ impl Hold {
                     ticket.delivered().await;
                     return reply::json(message);
                 }
-                Step::OutOfTime => return reply::json(self.pending(&ticket)),
+                Step::OutOfTime => {
+                    let message = self.pending(&ticket);
+                    ticket.told_pending();
+                    return reply::json(message);
+                }
                 Step::Cancelled => return reply::accepted(),
             }
         }
@@ -235,9 +233,13 @@ impl Hold {
                 answer::upstream_error(&self.answer.id, &raw)
             }
             Settlement::NotRun { state, text } => {
-                self.record.finish(ending(state));
+                self.record.finish(Ending::Settled(state));
                 let result = tool_error(&text, Remedy::Unavailable, Some(ticket.id()));
                 answer::result(&self.answer.id, result.as_bytes())
+            }
+            Settlement::NotKept { text } => {
+                self.record.finish(Ending::Ok);
+                self.answer.failed(&text)
             }
             Settlement::Unknown { text } => {
                 self.record.finish(Ending::Unknown);

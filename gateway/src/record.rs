@@ -2,22 +2,85 @@
 //! counters. A record that is dropped unfinished says that its caller left.
 
 use crate::asked::Asked;
-use crate::audit::{self, Ending, Intent, Outcome, Verdict};
+use crate::audit::{self, Intent, Outcome, Verdict};
 use crate::mcp::envelope::Raw;
 use crate::mcp::era::MODERN;
 use crate::shared::Shared;
 use crate::telemetry::{ErrorType, Operation, Transport};
 use portcullis_policy::canonical::Digest;
 use portcullis_policy::decide::{Permit, Reason, Request, Target, shown};
+use portcullis_policy::ledger::State;
 use portcullis_policy::name::{AgentName, ServerName};
 use std::sync::Arc;
 use std::time::Instant;
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It ran.
+    Ok,
+    /// It ran and the tool reported an error.
+    ToolError,
+    /// The server answered with a JSON-RPC error.
+    RpcError,
+    /// Nothing was sent.
+    NotSent,
+    /// It may have run.
+    Unknown,
+    /// It was refused.
+    Refused(Reason),
+    /// It waits for an approval that its caller has to collect.
+    Parked,
+    /// Its card settled without a run.
+    Settled(State),
+    /// The store of cards could not be used.
+    StoreFailed,
+    /// The audit could not be written.
+    AuditFailed,
+    /// Its caller left.
+    Left,
+}
+
+impl Ending {
+    /// The word in audit and metrics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::RpcError => "rpc_error",
+            Self::NotSent => "not_sent",
+            Self::Unknown => "unknown",
+            Self::Refused(_) => "refused",
+            Self::Parked => "parked",
+            Self::Settled(state) => state.as_str(),
+            Self::StoreFailed => "store_failed",
+            Self::AuditFailed => "audit_failed",
+            Self::Left => "left",
+        }
+    }
+
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            Self::Refused(reason) => Some(reason.as_str()),
+            Self::Ok
+            | Self::ToolError
+            | Self::RpcError
+            | Self::NotSent
+            | Self::Unknown
+            | Self::Parked
+            | Self::Settled(_)
+            | Self::StoreFailed
+            | Self::AuditFailed
+            | Self::Left => None,
+        }
+    }
+}
 
 /// The record of one request.
 #[derive(Debug)]
 pub(crate) struct Record {
     shared: Arc<Shared>,
-    request: String,
+    request: u64,
     agent: AgentName,
     run: String,
     method: String,
@@ -39,8 +102,8 @@ impl Record {
         let principal = &asked.visit.principal;
         Self {
             request: asked.shared.next_request(),
-            agent: principal.agent().clone(),
-            run: principal.run().to_owned(),
+            agent: principal.agent.clone(),
+            run: principal.run.clone(),
             method: asked.call.method.clone(),
             version: asked.session.as_ref().map_or(MODERN, |session| session.version),
             asked: shown(name),
@@ -90,9 +153,9 @@ impl Record {
 
     /// Ends the record of a refused request.
     pub(crate) fn refuse(&mut self, reason: Reason) {
-        self.verdict = Verdict::Refuse(reason);
-        self.shared.metrics.refused(Some(&self.agent), reason.as_str());
-        self.finish(Ending::Refused);
+        self.verdict = Verdict::Refuse;
+        self.shared.metrics.refused(&self.agent, reason.as_str());
+        self.finish(Ending::Refused(reason));
     }
 
     /// Ends the record.
@@ -101,14 +164,19 @@ impl Record {
             return;
         }
         let duration = self.began.elapsed();
-        let outcome =
-            Outcome { asked: self.asked(), decision: self.verdict, outcome: ending, duration };
+        let outcome = Outcome {
+            asked: self.asked(),
+            decision: self.verdict,
+            reason: ending.reason(),
+            outcome: ending.as_str(),
+            duration,
+        };
         if let Err(error) = self.shared.audit.outcome(&outcome) {
             tracing::error!(%error, request = self.request, "an outcome could not be recorded");
         }
         let metrics = &self.shared.metrics;
-        let tool = self.target.as_ref().map(|(server, tool)| (server, tool.as_str()));
-        metrics.called(&self.agent, tool, ending);
+        let tool = self.target.as_ref().map(|(server, tool)| (server.as_str(), tool.as_str()));
+        metrics.called(&self.agent, tool, ending.as_str());
         let operation = Operation {
             method: &self.method,
             tool,
@@ -133,12 +201,12 @@ impl Record {
 
     fn asked(&self) -> audit::Asked<'_> {
         audit::Asked {
-            request: &self.request,
+            request: self.request,
             agent: &self.agent,
             run: &self.run,
             method: &self.method,
             name: Some(&self.asked),
-            server: self.target.as_ref().map(|(server, _)| server),
+            server: self.target.as_ref().map(|(server, _)| server.as_str()),
             tool: self.target.as_ref().map(|(_, tool)| tool.as_str()),
             generation: self.generation,
             arguments: self.arguments,
@@ -149,6 +217,6 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        self.finish(Ending::Cancelled);
+        self.finish(Ending::Left);
     }
 }

@@ -7,16 +7,16 @@ use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
-use crate::audit::Ending;
-use crate::record::Record;
+use crate::record::{Ending, Record};
 use crate::reply;
 use crate::sessions::InFlight;
-use crate::upstream::{Failure, Forward, Reply};
+use crate::upstream::{Failure, Forward, Log, Reply};
 use crate::usage::Running;
 use bytes::Bytes;
 use http::Response;
 use portcullis_policy::decide::Permit;
 use portcullis_policy::json::{JsonLimits, Reader};
+use portcullis_policy::name::ServerName;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -42,10 +42,12 @@ pub(crate) enum Kind {
 /// Runs `permit` and answers.
 pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: Kind) -> Response<Body> {
     if let Err(error) = record.intent(&permit) {
-        record.finish(Ending::NotSent);
+        record.finish(Ending::AuditFailed);
         let body = answer::error(Some(&asked.call.id), answer::AUDIT_UNAVAILABLE, &error, None);
         return reply::error(http::StatusCode::SERVICE_UNAVAILABLE, body);
     }
+    let server = permit.target().server().clone();
+    let answer = Answer { id: asked.call.id.clone(), era: asked.era, kind, server };
     let (forward, mut notes) = forward(&asked, kind);
     let running = asked.start();
     let in_flight = asked.enter();
@@ -62,7 +64,7 @@ pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: 
         () = tokio::time::sleep(PLAIN_WAIT) => Begun::Slow,
         () = cancelled(in_flight.as_ref()) => return reply::accepted(),
     };
-    let answer = Answer { id: asked.call.id.clone(), era: asked.era, kind };
+    
     let first = match begun {
         Begun::Done(reply) => return reply::json(answer.write(reply)),
         Begun::Note(note) => Some(note),
@@ -121,7 +123,7 @@ fn forward(asked: &Asked, kind: Kind) -> (Forward, Notes) {
         params: asked.other_params(known),
         meta: asked.passing_meta(),
         progress: asked.progress_token().map(|_| progress_sender),
-        log: asked.wants_log().then_some(log_sender),
+        log: asked.log_level().map(|level| Log { level, to: log_sender }),
     };
     (forward, Notes { progress, log })
 }
@@ -189,8 +191,8 @@ fn ending(reply: &Result<Reply, Failure>) -> Ending {
         Ok(Reply::Result(raw)) if is_tool_error(raw) => Ending::ToolError,
         Ok(Reply::Result(_)) => Ending::Ok,
         Ok(Reply::Error(_)) => Ending::RpcError,
-        Err(failure) if failure.not_sent() => Ending::NotSent,
-        Err(_) => Ending::Unknown,
+        Err(failure) if failure.may_have_run() => Ending::Unknown,
+        Err(_) => Ending::NotSent,
     }
 }
 
@@ -229,6 +231,8 @@ pub(crate) struct Answer {
     pub(crate) era: Era,
     /// What was run.
     pub(crate) kind: Kind,
+    /// The server it was sent to.
+    pub(crate) server: ServerName,
 }
 
 impl Answer {
@@ -237,7 +241,10 @@ impl Answer {
         match reply {
             Ok(Reply::Result(raw)) => self.result(&raw),
             Ok(Reply::Error(raw)) => answer::upstream_error(&self.id, &raw),
-            Err(failure) => self.failed(&failure.to_string()),
+            Err(failure) => {
+                tracing::warn!(%failure, server = %self.server, "an upstream did not answer");
+                self.failed(&failure.text(&self.server))
+            }
         }
     }
 

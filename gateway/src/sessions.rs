@@ -7,7 +7,7 @@ use crate::mcp::envelope::Raw;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -37,8 +37,8 @@ pub(crate) struct Session {
     pub(crate) version: &'static str,
     /// `clientInfo.name`.
     pub(crate) client: String,
-    /// True while the agent wants log messages.
-    pub(crate) logging: AtomicBool,
+    /// The lowest level of log messages the agent wants.
+    pub(crate) log_level: Mutex<String>,
     ended: Notify,
     opened: Instant,
     used_s: AtomicU64,
@@ -87,7 +87,7 @@ impl Sessions {
             path: opening.path,
             version: opening.version,
             client: opening.client,
-            logging: AtomicBool::new(true),
+            log_level: Mutex::new("debug".to_owned()),
             ended: Notify::new(),
             opened: Instant::now(),
             used_s: AtomicU64::new(0),

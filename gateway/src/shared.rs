@@ -8,7 +8,7 @@ use crate::identity::{IdentityError, Principal, Tokens};
 use crate::parked::{Caller, Parked};
 use crate::scopes::Scopes;
 use crate::sessions::Sessions;
-use crate::telemetry::Telemetry;
+use crate::telemetry::Metrics;
 use crate::upstream::Upstreams;
 use crate::usage::{Counters, Running};
 use http::HeaderMap;
@@ -38,14 +38,14 @@ pub(crate) struct Shared {
     pub(crate) upstreams: Upstreams,
     pub(crate) parked: Parked,
     pub(crate) audit: Arc<Audit>,
-    pub(crate) metrics: Arc<Telemetry>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) tokens: Tokens,
     pub(crate) limits: Limits,
     pub(crate) hosts: Hosts,
     pub(crate) hold: HoldTable,
     pub(crate) counters: Counters,
     pub(crate) stop: watch::Receiver<bool>,
-    pub(crate) requests: AtomicU64,
+    pub(crate) requests: Arc<AtomicU64>,
 }
 
 impl Shared {
@@ -53,7 +53,7 @@ impl Shared {
     pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Principal, IdentityError> {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = match (values.next(), values.next()) {
-            (Some(value), None) => Some(value.as_bytes()),
+            (Some(value), None) => Some(value.to_str().unwrap_or_default()),
             _ => None,
         };
         self.tokens.identify(value)
@@ -67,15 +67,15 @@ impl Shared {
     }
 
     /// The number of the next request; unique within this process.
-    pub(crate) fn next_request(&self) -> String {
-        format!("req_{}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
+    pub(crate) fn next_request(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Counts a message that was refused before it was understood.
     pub(crate) fn refused_message(&self, visit: &Visit, reason: &'static str) {
         let principal = &visit.principal;
-        self.metrics.refused(Some(principal.agent()), reason);
-        tracing::info!(agent = %principal.agent(), run = principal.run(), reason, "a message was refused");
+        self.metrics.refused(&principal.agent, reason);
+        tracing::info!(agent = %principal.agent, run = principal.run, reason, "a message was refused");
     }
 }
 
@@ -83,20 +83,20 @@ impl Asked {
     /// The counters of the asking agent.
     pub(crate) fn usage(&self) -> Usage {
         let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.usage(self.visit.principal.agent(), counts_minutes)
+        self.shared.counters.usage(&self.visit.principal.agent, counts_minutes)
     }
 
     /// Counts a call that starts.
     pub(crate) fn start(&self) -> Running {
         let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.start(self.visit.principal.agent(), counts_minutes)
+        self.shared.counters.start(&self.visit.principal.agent, counts_minutes)
     }
 
     /// The caller as cards know it.
     pub(crate) fn caller(&self) -> Caller {
         Caller {
-            agent: self.visit.principal.agent().clone(),
-            run: self.visit.principal.run().to_owned(),
+            agent: self.visit.principal.agent.clone(),
+            run: self.visit.principal.run.to_owned(),
         }
     }
 }

@@ -139,7 +139,7 @@ impl Stream {
     /// Compares the agent's view with the one told last; false when the agent is gone.
     async fn changed(&mut self, events: &EventSender) -> Result<bool, Gone> {
         let generation = Arc::clone(&self.generations.borrow_and_update());
-        let Some(scope) = generation.scopes.get(self.visit.principal.agent()) else { return Ok(false) };
+        let Some(scope) = generation.scopes.get(&self.visit.principal.agent) else { return Ok(false) };
         let before = self.visit.view();
         let Some(now) = scope.view(self.visit.server.as_ref()) else { return Ok(false) };
         let changes = [

@@ -1,0 +1,78 @@
+//! What the admin API tells about the generation that serves.
+
+use crate::admin::{Views, diagnostic_json};
+use crate::scopes::Scopes;
+use portcullis_policy::diagnostic::Diagnostic;
+use portcullis_policy::scope::{Approve, Scope, Shown};
+use serde_json::{Value, json};
+
+/// The views of the newest generation; `findings` are those of the policy files.
+pub(crate) fn views(scopes: Scopes, findings: Vec<Diagnostic>) -> Views {
+    let (agents, agent, titles) = (scopes.clone(), scopes.clone(), scopes.clone());
+    Views {
+        agents: Box::new(move || {
+            let generation = agents.snapshot();
+            let summary = |scope: &Scope| {
+                json!({
+                    "agent": scope.agent.name.as_str(),
+                    "description": scope.agent.description,
+                    "tools": scope.all.tools().len(),
+                    "missing": scope.all.missing.len(),
+                })
+            };
+            generation.scopes.iter().map(|(name, scope)| (name.clone(), summary(scope))).collect()
+        }),
+        agent: Box::new(move |name| agent.snapshot().scopes.get(name).map(|scope| effective(scope))),
+        diagnostics: Box::new(move || {
+            let mut all = findings.clone();
+            all.extend(scopes.snapshot().diagnostics.iter().cloned());
+            all
+        }),
+        title: Box::new(move |card| {
+            let asked = card.asked();
+            let generation = titles.snapshot();
+            let tool = generation.scopes.get(&asked.agent)?.tool(&asked.server, asked.tool.as_str())?;
+            tool.offer.title.clone()
+        }),
+    }
+}
+
+fn effective(scope: &Scope) -> Value {
+    let tool = |(name, tool): (&str, &std::sync::Arc<portcullis_policy::scope::ScopedTool>)| {
+        let (approval, rule) = match &tool.approve {
+            Approve::Auto { rule } => ("auto", rule),
+            Approve::Ask { rule } => ("asks", rule),
+        };
+        json!({
+            "name": name,
+            "server": tool.server.as_str(),
+            "tool": tool.name.as_str(),
+            "title": tool.offer.title,
+            "approval": approval,
+            "rule": rule.to_string(),
+        })
+    };
+    let missing = scope.all.missing.iter().map(|gone| {
+        json!({
+            "server": gone.server.as_str(),
+            "tool": gone.tool,
+            "why": gone.kind.as_str(),
+            "declared": gone.location.to_string(),
+        })
+    });
+    json!({
+        "agent": scope.agent.name.as_str(),
+        "description": scope.agent.description,
+        "generation": scope.generation,
+        "exposed": match scope.all.shown { Shown::Direct => "direct", Shown::Search => "search" },
+        "tools": scope.all.tools().map(tool).collect::<Vec<_>>(),
+        "missing": missing.collect::<Vec<_>>(),
+        "instructions": &*scope.all.instructions,
+        "diagnostics": Vec::<Value>::new(),
+    })
+}
+
+/// A finding as the API shows it.
+pub(crate) fn finding(diagnostic: &Diagnostic) -> Value {
+    diagnostic_json(diagnostic)
+}
