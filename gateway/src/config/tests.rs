@@ -280,3 +280,48 @@ fn a_missing_or_empty_folder_is_an_error() {
     fs::write(folder.0.join("a.yaml"), [0x61, 0xff]).unwrap();
     assert_eq!(said(&folder.0), "DIR/a.yaml: byte 1 is not UTF-8; save the file as UTF-8");
 }
+
+/// The findings of a policy that is shipped, without notes.
+fn shipped(files: &[PathBuf]) -> (portcullis_policy::definition::Definition, Vec<String>) {
+    let texts: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let sources: Vec<_> = files
+        .iter()
+        .zip(&texts)
+        .map(|(path, text)| portcullis_policy::source::SourceFile {
+            name: path.display().to_string().into(),
+            text,
+        })
+        .collect();
+    let (set, found) = portcullis_policy::source::read(&sources);
+    let serious = found.iter().filter(|finding| finding.severity > Severity::Note);
+    (set, serious.map(ToString::to_string).collect())
+}
+
+fn shipped_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../config")
+}
+
+#[test]
+fn the_quickstart_loads() {
+    let path = shipped_folder().join("quickstart/gateway.yaml");
+    let config = Config::load(Some(&path), &env(&[])).unwrap();
+    assert_eq!(config.warnings, []);
+    let set = policy_files(&config.policy.dirs).unwrap();
+    let paths: Vec<PathBuf> = set.files.iter().map(|(name, _)| PathBuf::from(&**name)).collect();
+    let (definition, found) = shipped(&paths);
+    assert_eq!(found, Vec::<String>::new());
+    let agents: Vec<&str> = definition.agents.keys().map(AgentName::as_str).collect();
+    assert_eq!(agents, ["assistant", "support"]);
+    assert_eq!(definition.servers.len(), 2);
+}
+
+#[test]
+fn every_example_loads() {
+    let set = policy_files(&[shipped_folder().join("examples")]).unwrap();
+    assert!(set.files.len() >= 2);
+    for (name, _) in &set.files {
+        let (definition, found) = shipped(&[PathBuf::from(&**name)]);
+        assert_eq!(found, Vec::<String>::new(), "{name}");
+        assert!(!definition.agents.is_empty() && !definition.servers.is_empty(), "{name}");
+    }
+}
