@@ -8,7 +8,9 @@ mod check;
 mod decide;
 mod door;
 mod list;
+mod quickstart;
 mod screen;
+mod serve;
 mod tools;
 
 use crate::demo::{self, Demo};
@@ -70,13 +72,14 @@ impl From<Exit> for ExitCode {
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, after_help = EXIT_CODES, after_long_help = AFTER_HELP)]
 pub struct Cli {
-    /// What to do.
+    /// What to do; nothing starts the gateway, as `serve` does.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
 }
 
 const AFTER_HELP: &str = "\
 Examples:
+  portcullis                                     start on gateway.yaml, or on the built-in demo
   portcullis check policy/                       is this policy right?
   portcullis serve --config gateway.yaml         start the gateway
   portcullis tools --agent support               what may this agent use?
@@ -132,7 +135,7 @@ pub enum Command {
 /// Arguments of `serve`.
 #[derive(Debug, Clone, Args)]
 pub struct ServeArgs {
-    /// The configuration; else `gateway.yaml` here, if there is one, else the defaults.
+    /// The configuration; else `gateway.yaml` here, if there is one, else the built-in demo.
     #[arg(long, value_name = "FILE", env = "PORTCULLIS_CONFIG")]
     pub config: Option<PathBuf>,
     /// How log lines on standard error look.
@@ -240,8 +243,8 @@ pub struct ConfigArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Runs the command line `args`; `serve` starts the gateway.
-pub fn run(args: impl IntoIterator<Item = OsString>, serve: fn(ServeArgs) -> Exit) -> ExitCode {
+/// Runs the command line `args`.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -250,8 +253,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>, serve: fn(ServeArgs) -> Exi
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let exit = match cli.command {
-        Command::Serve(args) => serve(args),
+    let command =
+        cli.command.unwrap_or(Command::Serve(ServeArgs { config: None, log_format: Format::Text }));
+    let exit = match command {
+        Command::Serve(args) => serve::serve(&args),
         Command::Check(args) => check::check(&args),
         Command::Config(args) => config(&args),
         Command::Tools(args) => wait_for(tools::tools(&args)),

@@ -44,7 +44,12 @@ impl HoldTable {
     }
 
     /// How long to hold a call of `client`; the policy's own word wins.
-    pub(crate) fn budget(&self, policy: Option<Duration>, client: &str, has_token: bool) -> Duration {
+    pub(crate) fn budget(
+        &self,
+        policy: Option<Duration>,
+        client: &str,
+        has_token: bool,
+    ) -> Duration {
         let client = client.to_ascii_lowercase();
         let known = || {
             let bare = has_token && BARE_SDKS.contains(&client.as_str());

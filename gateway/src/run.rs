@@ -40,7 +40,12 @@ pub(crate) enum Kind {
 }
 
 /// Runs `permit` and answers.
-pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: Kind) -> Response<Body> {
+pub(crate) async fn run(
+    asked: Asked,
+    permit: Permit,
+    mut record: Record,
+    kind: Kind,
+) -> Response<Body> {
     if let Err(error) = record.intent(&permit) {
         record.finish(Ending::AuditFailed);
         let body = answer::error(Some(&asked.call.id), answer::AUDIT_UNAVAILABLE, &error, None);
@@ -67,7 +72,7 @@ pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: 
             return reply::accepted();
         }
     };
-    
+
     let first = match begun {
         Begun::Done(reply) => return at_once(&answer, reply, notes, asked.progress_token()),
         Begun::Note(note) => Some(note),
@@ -165,7 +170,12 @@ struct Streamed {
 }
 
 impl Streamed {
-    async fn relay(mut self, mut work: Work, first: Option<Note>, events: &EventSender) -> Result<(), Gone> {
+    async fn relay(
+        mut self,
+        mut work: Work,
+        first: Option<Note>,
+        events: &EventSender,
+    ) -> Result<(), Gone> {
         if let Some(note) = first {
             note.send(self.token.as_ref(), events).await?;
         }
@@ -295,7 +305,10 @@ impl Answer {
         if top_member(raw, "resultType").is_none() {
             missing.push_str("\"resultType\":\"complete\"");
         }
-        if self.kind == Kind::Other && top_member(raw, "contents").is_some() && top_member(raw, "ttlMs").is_none() {
+        if self.kind == Kind::Other
+            && top_member(raw, "contents").is_some()
+            && top_member(raw, "ttlMs").is_none()
+        {
             let comma = if missing.is_empty() { "" } else { "," };
             missing.push_str(comma);
             missing.push_str(crate::handshake::CACHE_HINTS);
@@ -324,7 +337,10 @@ struct Work {
 }
 
 impl Work {
-    fn new(era: Era, future: impl Future<Output = Result<Reply, Failure>> + Send + 'static) -> Self {
+    fn new(
+        era: Era,
+        future: impl Future<Output = Result<Reply, Failure>> + Send + 'static,
+    ) -> Self {
         Self { era, future: Some(Box::pin(future)) }
     }
 

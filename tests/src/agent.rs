@@ -95,7 +95,9 @@ impl Agent {
             hello: Value::Null,
         };
         match speaks {
-            Speaks::Modern => agent.hello = agent.request("server/discover", json!({})).await?.result(),
+            Speaks::Modern => {
+                agent.hello = agent.request("server/discover", json!({})).await?.result()
+            }
             Speaks::Legacy(version) => agent.handshake(version).await?,
         }
         if agent.hello.is_null() {
@@ -159,7 +161,10 @@ impl Agent {
                 extra.push(("mcp-name", if plain { name.clone() } else { encoded() }));
             }
         }
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#, self.with_meta(params));
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#,
+            self.with_meta(params)
+        );
         self.post(&body, &extra).await
     }
 
@@ -217,7 +222,11 @@ impl Agent {
     ///
     /// # Errors
     /// A text if no answer came.
-    pub async fn send(&self, body: &str, headers: &[(&str, String)]) -> Result<reqwest::Response, String> {
+    pub async fn send(
+        &self,
+        body: &str,
+        headers: &[(&str, String)],
+    ) -> Result<reqwest::Response, String> {
         let mut request = self
             .http
             .post(&self.url)

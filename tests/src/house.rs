@@ -187,9 +187,16 @@ impl House {
     ///
     /// # Panics
     /// If no answer comes.
-    pub async fn api_as(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    pub async fn api_as(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
         let method = method.parse().unwrap_or(reqwest::Method::GET);
-        let mut request = self.http.request(method, format!("{}{path}", self.admin)).bearer_auth(token);
+        let mut request =
+            self.http.request(method, format!("{}{path}", self.admin)).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -262,7 +269,9 @@ pub fn binary() -> PathBuf {
     let binary = test.parent().and_then(Path::parent).map(|dir| dir.join("portcullis"));
     match binary {
         Some(binary) if binary.exists() => binary,
-        _ => fail(&"the gateway's binary is missing: run `cargo build --workspace --bins` with the same profile first"),
+        _ => fail(
+            &"the gateway's binary is missing: run `cargo build --workspace --bins` with the same profile first",
+        ),
     }
 }
 
@@ -275,7 +284,8 @@ pub fn token(agent: &str) -> String {
 }
 
 /// Names of agents that tests may use; each has its token in the token file.
-pub const AGENTS: &[&str] = &["support", "assistant", "other", "a1", "a2", "a3", "a4", "a5", "a6", "a7"];
+pub const AGENTS: &[&str] =
+    &["support", "assistant", "other", "a1", "a2", "a3", "a4", "a5", "a6", "a7"];
 
 fn gateway_yaml(spec: &str) -> String {
     format!(

@@ -7,7 +7,7 @@ use portcullis_policy::diagnostic::{Diagnostic, Location};
 use std::sync::Arc;
 
 fn parse(line: &str) -> Command {
-    Cli::try_parse_from(line.split(' ')).unwrap().command
+    Cli::try_parse_from(line.split(' ')).unwrap().command.unwrap()
 }
 
 fn card() -> Card {

@@ -91,7 +91,8 @@ pub(crate) fn tool_error(text: &str, remedy: Remedy, approval: Option<&str>) -> 
 
 /// A tool result with one text.
 pub(crate) fn tool_text(text: &str, structured: Option<&str>) -> String {
-    let structured = structured.map_or(String::new(), |json| format!(",\"structuredContent\":{json}"));
+    let structured =
+        structured.map_or(String::new(), |json| format!(",\"structuredContent\":{json}"));
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured},\"resultType\":\"complete\"}}",
         quote(text)
