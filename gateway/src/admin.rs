@@ -90,7 +90,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
             request.extensions_mut().insert(admin);
             next.run(request).await
         }
-        Err(refusal) => refused(refusal),
+        Err(refusal) => refused(&refusal),
     };
     strict(response.headers_mut());
     response
@@ -115,7 +115,7 @@ fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Refusal> {
     api.admins.identify(value).map_err(Refusal::Credential)
 }
 
-fn refused(refusal: Refusal) -> Response {
+fn refused(refusal: &Refusal) -> Response {
     match refusal {
         Refusal::Host => {
             let message = "this listener is not known by that name, or the page is a foreign one";

@@ -149,8 +149,9 @@ pub struct CheckArgs {
     /// A folder with policy files, instead of those that the configuration names.
     #[arg(value_name = "DIR", conflicts_with = "config")]
     pub dir: Option<PathBuf>,
-    /// The configuration; else `gateway.yaml` here, if there is one, else the defaults.
-    #[arg(long, value_name = "FILE", env = "PORTCULLIS_CONFIG")]
+    /// The configuration; else what `PORTCULLIS_CONFIG` names, else `gateway.yaml` here, if there is
+    /// one, else the defaults.
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Exit with 1 on warnings as well.
     #[arg(long)]

@@ -124,10 +124,11 @@ async fn nobody_without_a_credential_learns_anything() {
     let agent = format!("Bearer pcl_agent_{}", "a".repeat(43));
     for path in ["/v1/approvals", "/v1/agents", "/nothing", &format!("/v1/approvals/{id}")] {
         for header in [None, Some(agent.as_str()), Some("Bearer pcl_admin_x"), Some("Basic eA==")] {
-            let mut request = desk.http.get(format!("{}{path}", desk.url));
-            if let Some(header) = header {
-                request = request.header("authorization", header);
-            }
+            let request = desk.http.get(format!("{}{path}", desk.url));
+            let request = match header {
+                Some(header) => request.header("authorization", header),
+                None => request,
+            };
             let response = request.send().await.unwrap();
             assert_eq!(response.status(), 401, "{path} {header:?}");
             assert!(response.headers().contains_key("www-authenticate"));

@@ -48,7 +48,10 @@ fn examine(args: &CheckArgs) -> Result<(Report, bool), ConfigError> {
     let (dirs, mut found, strict): (Vec<PathBuf>, Vec<Diagnostic>, bool) = match &args.dir {
         Some(dir) => (vec![dir.clone()], Vec::new(), args.strict),
         None => {
-            let file = config_file(args.config.as_deref());
+            // Read here and not by the parser, so that a folder may be named beside it.
+            let set = std::env::var_os("PORTCULLIS_CONFIG").map(PathBuf::from);
+            let named = args.config.as_ref().or(set.as_ref());
+            let file = config_file(named.map(PathBuf::as_path));
             let config = Config::load(file, &environment())?;
             (config.policy.dirs, config.warnings, args.strict || config.policy.strict)
         }

@@ -94,7 +94,7 @@ fn rendered(admin: &Admin, args: &ApprovalsArgs, list: &List) -> Result<String, 
         let items: Vec<&str> = list.items.iter().map(|item| item.get()).collect();
         return Ok(format!("[{}]\n", json(&items.join(","))));
     }
-    let card = |item: &Box<RawValue>| serde_json::from_str::<Card>(item.get());
-    let cards: Result<Vec<Card>, _> = list.items.iter().map(card).collect();
+    let card = |item: &RawValue| serde_json::from_str::<Card>(item.get());
+    let cards: Result<Vec<Card>, _> = list.items.iter().map(|item| card(item)).collect();
     Ok(table(&cards.map_err(|error| admin.foreign(&error))?))
 }
