@@ -130,6 +130,17 @@ struct Known {
     failures: u32,
 }
 
+impl Known {
+    // Failures in a row, with this one; a server that was stable starts anew.
+    fn fail(&mut self) -> u32 {
+        let stable = self.up_since.is_some_and(|since| since.elapsed() >= STABLE_AFTER);
+        self.failures = if stable { 0 } else { self.failures.saturating_add(1) };
+        // A verdict that led nowhere is doubted.
+        self.era = self.era.filter(|_| self.up_since.is_some());
+        self.failures
+    }
+}
+
 impl Keeper {
     /// Runs until the gateway stops.
     pub(crate) async fn run(mut self, mut way: Way) {
@@ -142,16 +153,13 @@ impl Keeper {
                     self.keep_endpoint((endpoint, errands), &mut known).await
                 }
             };
-            let stable = known.up_since.is_some_and(|since| since.elapsed() >= STABLE_AFTER);
             let pause = match end {
                 End::Stop => return,
                 End::Again => Duration::ZERO,
                 End::Renew => RENEW_EVERY.saturating_sub(up_for(&known)),
                 End::Lost(reason) => {
-                    known.failures = if stable { 0 } else { known.failures.saturating_add(1) };
-                    known.era = known.era.filter(|_| known.up_since.is_some());
                     self.lost(reason);
-                    backoff(known.failures)
+                    backoff(known.fail())
                 }
             };
             count(&self.upstream.counters.restarts);

@@ -150,26 +150,38 @@ impl<'a> Exchange<'a> {
                 return Err(Failure::Unknown("the stream is larger than the limit".to_owned()));
             }
             events.feed(&piece);
-            loop {
-                let event = events.take().map_err(|_| {
-                    Failure::Unknown(format!("the stream has an event of more than {most} bytes"))
-                })?;
-                let Some(event) = event else { break };
-                seen += 1;
-                if seen > EVENTS_MAX {
-                    return Err(Failure::Unknown(format!(
-                        "the stream has more than {EVENTS_MAX} events"
-                    )));
-                }
-                if event.data.is_empty() || !matches!(event.kind.as_str(), "" | "message") {
-                    continue;
-                }
-                if let Some(answer) = self.receive(&event.data).await? {
-                    self.endpoint.pool.put(connection, Some(body)).await;
-                    return Ok(answer);
-                }
+            if let Some(answer) = self.next(&mut events, &mut seen).await? {
+                self.endpoint.pool.put(connection, Some(body)).await;
+                return Ok(answer);
             }
         }
+    }
+
+    // Takes the events that arrived; `Some` is the answer.
+    async fn next(
+        &mut self,
+        events: &mut Events,
+        seen: &mut u32,
+    ) -> Result<Option<Answer>, Failure> {
+        let most = self.endpoint.body_bytes_max;
+        let too_long =
+            |_| Failure::Unknown(format!("an event of the stream has more than {most} bytes"));
+        while let Some(event) = events.take().map_err(too_long)? {
+            *seen += 1;
+            if *seen > EVENTS_MAX {
+                return Err(Failure::Unknown(format!(
+                    "the stream has more than {EVENTS_MAX} events"
+                )));
+            }
+            // An event without data opens a stream; other kinds are not messages.
+            if event.data.is_empty() || !matches!(event.kind.as_str(), "" | "message") {
+                continue;
+            }
+            if let Some(answer) = self.receive(&event.data).await? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
     }
 
     // A status of 400 and more: an error of the server's, or one of what stands before it.

@@ -149,14 +149,9 @@ impl Connection {
     /// The next piece of a body; `None` at its end.
     pub(crate) async fn piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, String> {
         loop {
-            match drive(&mut self.driver, body.frame()).await {
-                None => return Ok(None),
-                Some(Err(error)) => return Err(described(&error)),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
-                    }
-                }
+            let Some(frame) = drive(&mut self.driver, body.frame()).await else { return Ok(None) };
+            if let Ok(data) = frame.map_err(|error| described(&error))?.into_data() {
+                return Ok(Some(data));
             }
         }
     }

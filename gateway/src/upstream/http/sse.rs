@@ -54,13 +54,11 @@ impl Events {
     /// The next whole event.
     pub(crate) fn take(&mut self) -> Result<Option<Event>, TooLong> {
         while let Some(line) = self.line() {
-            if line.is_empty() {
-                if let Some(event) = self.dispatch() {
-                    return Ok(Some(event));
-                }
-                continue;
+            if !line.is_empty() {
+                self.field(&line);
+            } else if let Some(event) = self.dispatch() {
+                return Ok(Some(event));
             }
-            self.field(&line);
             if self.data_bytes > self.event_bytes_max {
                 return Err(TooLong);
             }
@@ -136,9 +134,9 @@ mod tests {
         let mut seen = Vec::new();
         for piece in text.chunks(step) {
             events.feed(piece);
-            while let Some(event) = events.take().unwrap() {
-                seen.push((event.kind, String::from_utf8(event.data.to_vec()).unwrap()));
-            }
+            let plain =
+                |event: Event| (event.kind, String::from_utf8(event.data.to_vec()).unwrap());
+            seen.extend(std::iter::from_fn(|| events.take().unwrap()).map(plain));
         }
         seen
     }

@@ -54,7 +54,7 @@ impl Peer {
             while let Ok((stream, _)) = listener.accept().await {
                 *connections.lock() += 1;
                 let (seen, closed, behave) = (seen.clone(), closed.clone(), behave.clone());
-                tokio::spawn(async move { serve(stream, &seen, &closed, &*behave).await });
+                tokio::spawn(serve(stream, (seen, closed), behave));
             }
         });
         peer
@@ -77,9 +77,8 @@ impl Peer {
 
 async fn serve(
     mut stream: TcpStream,
-    seen: &Mutex<Vec<Asked>>,
-    closed: &Mutex<usize>,
-    behave: &(impl Fn(&Asked) -> Act + Send + Sync),
+    (seen, closed): (Arc<Mutex<Vec<Asked>>>, Arc<Mutex<usize>>),
+    behave: Arc<impl Fn(&Asked) -> Act + Send + Sync>,
 ) {
     let mut buffer = Vec::new();
     loop {
@@ -279,10 +278,9 @@ async fn a_connection_closed_while_idle_costs_no_call() {
 async fn connections_are_used_again_after_bodies_and_after_streams() {
     for stream in [false, true] {
         let peer = Peer::start(move |asked| {
-            usual(asked, false).unwrap_or_else(|| {
-                let answer = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": {}});
-                if stream { Act::Send(sse(&[answer])) } else { echo(asked) }
-            })
+            let answer = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": {}});
+            let answer = if stream { Act::Send(sse(&[answer])) } else { echo(asked) };
+            usual(asked, false).unwrap_or(answer)
         })
         .await;
         let upstreams = started(peer.server(EraPin::Modern)).await;
@@ -294,18 +292,19 @@ async fn connections_are_used_again_after_bodies_and_after_streams() {
     }
 }
 
+fn progress(token: &Value) -> Value {
+    let params = json!({"progressToken": token, "progress": 1});
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+}
+
 #[tokio::test]
 async fn a_stream_carries_progress_and_questions_before_the_answer() {
     let peer = Peer::start(|asked| {
         usual(asked, true).unwrap_or_else(|| {
             let id = asked.body["id"].clone();
-            let progress = |token: Value| {
-                json!({"jsonrpc": "2.0", "method": "notifications/progress",
-                       "params": {"progressToken": token, "progress": 1}})
-            };
             Act::Send(sse(&[
-                progress(asked.body["params"]["_meta"]["progressToken"].clone()),
-                progress(json!("foreign")),
+                progress(&asked.body["params"]["_meta"]["progressToken"]),
+                progress(&json!("foreign")),
                 json!({"jsonrpc": "2.0", "id": 99, "method": "roots/list"}),
                 json!({"jsonrpc": "2.0", "id": 4711, "result": {"not": "ours"}}),
                 json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}}),
@@ -445,10 +444,8 @@ async fn an_unreachable_server_comes_back_by_itself() {
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (seen, closed) = (Mutex::default(), Mutex::default());
-            tokio::spawn(async move {
-                serve(stream, &seen, &closed, &|asked: &Asked| usual(asked, false).unwrap()).await;
-            });
+            let behave = |asked: &Asked| usual(asked, false).unwrap();
+            tokio::spawn(serve(stream, Default::default(), Arc::new(behave)));
         }
     });
     let mut catalogue = upstreams.catalogue();
