@@ -13,7 +13,7 @@ use crate::sessions::InFlight;
 use crate::upstream::{Failure, Forward, Log, Reply};
 use crate::usage::Running;
 use bytes::{Bytes, BytesMut};
-use http::Response;
+use http::{Response, StatusCode};
 use portcullis_policy::decide::Permit;
 use portcullis_policy::json::{JsonLimits, Reader};
 use portcullis_policy::name::ServerName;
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     if let Err(error) = record.intent(&permit) {
         record.finish(Ending::AuditFailed);
         let body = answer::error(Some(&asked.call.id), answer::AUDIT_UNAVAILABLE, &error, None);
-        return reply::error(http::StatusCode::SERVICE_UNAVAILABLE, body);
+        return reply::error(StatusCode::SERVICE_UNAVAILABLE, body);
     }
     let server = permit.target().server().clone();
     let answer = Answer { id: asked.call.id.clone(), era: asked.era, kind, server };
@@ -100,9 +100,10 @@ fn at_once(
     token: Option<&Raw>,
 ) -> Response<Body> {
     let said: Vec<Bytes> = notes.waiting().filter_map(|note| note.message(token)).collect();
+    let status = answer.status(&reply);
     let message = answer.write(reply);
     if said.is_empty() {
-        return reply::json(message);
+        return reply::error(status, message);
     }
     let mut events = BytesMut::new();
     for message in said.iter().chain([&message]) {
@@ -284,6 +285,17 @@ impl Answer {
                 tracing::warn!(%failure, server = %self.server, "an upstream did not answer");
                 self.failed(&failure.text(&self.server))
             }
+        }
+    }
+
+    /// The HTTP status that revision 2026-07-28 wants beside some error codes.
+    fn status(&self, reply: &Result<Reply, Failure>) -> StatusCode {
+        let Ok(Reply::Error(raw)) = reply else { return StatusCode::OK };
+        let code = top_member(raw, "code").and_then(|code| code.parse::<i64>().ok());
+        match (self.era, code) {
+            (Era::Modern, Some(-32_099..=-32_020)) => StatusCode::BAD_REQUEST,
+            (Era::Modern, Some(answer::METHOD_NOT_FOUND)) => StatusCode::NOT_FOUND,
+            _ => StatusCode::OK,
         }
     }
 

@@ -6,8 +6,11 @@ use portcullis::{Gateway, StartError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -80,10 +83,15 @@ pub struct House {
     http: reqwest::Client,
     stop: Option<oneshot::Sender<()>>,
     task: Option<JoinHandle<()>>,
+    process: Option<Child>,
 }
 
 impl Drop for House {
     fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // One that has ended already is as good.
+            let _ = process.start_kill();
+        }
         if let Some(task) = &self.task {
             task.abort();
         }
@@ -101,11 +109,17 @@ impl House {
     /// # Panics
     /// If the gateway does not start.
     pub async fn start(policy: &str, spec: &str) -> Self {
+        Self::from(Self::folder(policy, spec)).await.unwrap_or_else(|e| fail(&e))
+    }
+
+    /// The folder of a gateway on `policy`, not started.
+    #[must_use]
+    pub fn folder(policy: &str, spec: &str) -> Folder {
         let folder = Folder::new();
         folder.write("policy/policy.yaml", policy);
         folder.write("gateway.yaml", &gateway_yaml(spec));
         folder.write("tokens.yaml", &tokens_yaml());
-        Self::from(folder).await.unwrap_or_else(|e| fail(&e))
+        folder
     }
 
     /// Starts on a folder as it is.
@@ -130,7 +144,75 @@ impl House {
             http: reqwest::Client::new(),
             stop: Some(stop),
             task: Some(task),
+            process: None,
         })
+    }
+
+    /// Starts the gateway's own binary on a folder as it is.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub async fn process(folder: Folder) -> Self {
+        let mut process = Command::new(binary())
+            .args(["serve", "--config", "gateway.yaml"])
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|e| fail(&e));
+        let Some(output) = process.stdout.take() else { fail(&"a child without output") };
+        let mut lines = BufReader::new(output).lines();
+        let mut urls = Vec::new();
+        while urls.len() < 3 {
+            let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line()).await;
+            let Ok(Ok(Some(line))) = line else { fail(&"the gateway did not come up") };
+            let url = line.split_whitespace().find(|word| word.starts_with("http://127.0.0.1:"));
+            let base = url.map(|url| url.split('/').take(3).collect::<Vec<_>>().join("/"));
+            urls.extend(base);
+        }
+        let mut urls = urls.into_iter();
+        let mut next = || urls.next().unwrap_or_default();
+        Self {
+            folder,
+            agents: next(),
+            admin: next(),
+            observe: next(),
+            http: reqwest::Client::new(),
+            stop: None,
+            task: None,
+            process: Some(process),
+        }
+    }
+
+    /// The process id of the gateway, if it is a process of its own.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Child::id)
+    }
+
+    /// Waits until the process ends by itself with exit code `code`; returns the folder.
+    ///
+    /// # Panics
+    /// If it does not, or with another code.
+    pub async fn ended(mut self, code: i32) -> Folder {
+        let Some(process) = &mut self.process else { fail(&"this gateway is no process") };
+        match tokio::time::timeout(Duration::from_secs(40), process.wait()).await {
+            Ok(Ok(status)) => assert_eq!(status.code(), Some(code)),
+            Ok(Err(error)) => fail(&error),
+            Err(_) => fail(&"the gateway did not end"),
+        }
+        std::mem::take(&mut self.folder)
+    }
+
+    /// Ends the process with SIGKILL and returns the folder.
+    pub async fn kill(mut self) -> Folder {
+        if let Some(process) = &mut self.process {
+            // Killing waits until it is gone.
+            let _ = process.kill().await;
+        }
+        std::mem::take(&mut self.folder)
     }
 
     /// Stops in order and returns the folder.
@@ -140,15 +222,6 @@ impl House {
         }
         if let Some(task) = self.task.take() {
             let _ = tokio::time::timeout(Duration::from_secs(20), task).await;
-        }
-        std::mem::take(&mut self.folder)
-    }
-
-    /// Stops without warning, as far as one process can, and returns the folder.
-    pub async fn abandon(mut self) -> Folder {
-        if let Some(task) = self.task.take() {
-            task.abort();
-            let _ = task.await;
         }
         std::mem::take(&mut self.folder)
     }

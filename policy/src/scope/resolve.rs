@@ -293,7 +293,11 @@ impl Found<'_> {
                 .iter()
                 .map(|(name, tool)| text::renamed(&tool.offer.json, &tool.offer.name_span, name)),
         );
-        let shown = shown(agent.expose, tools.len(), tools_json.len());
+        // An endpoint of one server has that server's own names and nothing beside them.
+        let shown = match only {
+            Some(_) => Shown::Direct,
+            None => shown(agent.expose, tools.len(), tools_json.len()),
+        };
         let authorised = text::authorised(&declared, &tools, shown);
         let instructions = text::instructions(agent, &authorised, &missing, &tools);
         let prompts = prompts(&parts, &name_of);

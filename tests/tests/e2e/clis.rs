@@ -18,7 +18,10 @@ async fn quickstart() -> House {
         }
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
-    panic!("the demo servers did not come up: {}", house.api("GET", "/v1/diagnostics", None).await.1);
+    panic!(
+        "the demo servers did not come up: {}",
+        house.api("GET", "/v1/diagnostics", None).await.1
+    );
 }
 
 fn bin() -> PathBuf {
@@ -77,13 +80,17 @@ async fn all_of(client: &str) {
     let house = quickstart().await;
     run(client, "scoped_list_and_call.json", &to(&house, "support")).await;
     let arguments = to(&house, "support");
-    tokio::join!(run(client, "parked_then_approved.json", &arguments), decide(&house, "approve", None));
+    tokio::join!(
+        run(client, "parked_then_approved.json", &arguments),
+        decide(&house, "approve", None)
+    );
     tokio::join!(
         run(client, "parked_then_denied.json", &arguments),
         decide(&house, "deny", Some("over budget this month"))
     );
     let refunds = house.audit();
-    let ran = refunds.iter().filter(|line| line["kind"] == "intent" && line["tool"] == "refund").count();
+    let ran =
+        refunds.iter().filter(|line| line["kind"] == "intent" && line["tool"] == "refund").count();
     assert_eq!(ran, 1, "one refund was approved and one denied");
 }
 
@@ -116,5 +123,8 @@ async fn a_claude_code_subagent_has_its_own_tools_and_not_its_parents() {
         house.token("support"),
     ]);
     run("claude", "subagent.json", &arguments).await;
-    tokio::join!(run("claude", "subagent_parked.json", &arguments), decide(&house, "approve", None));
+    tokio::join!(
+        run("claude", "subagent_parked.json", &arguments),
+        decide(&house, "approve", None)
+    );
 }

@@ -8,19 +8,46 @@ use tokio::net::TcpListener;
 use tokio::process::Command;
 
 const LEGACY: &[&str] = &[
-    "server-initialize", "server-session-lifecycle", "ping", "tools-list", "tools-call-simple-text",
-    "tools-call-image", "tools-call-audio", "tools-call-embedded-resource", "tools-call-mixed-content",
-    "tools-call-error", "tools-call-with-progress", "tools-call-with-logging", "json-schema-2020-12",
-    "resources-list", "resources-read-text", "resources-read-binary", "resources-templates-read",
-    "prompts-list", "prompts-get-simple", "prompts-get-with-args", "completion-complete",
-    "logging-set-level", "dns-rebinding-protection",
+    "server-initialize",
+    "server-session-lifecycle",
+    "ping",
+    "tools-list",
+    "tools-call-simple-text",
+    "tools-call-image",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-mixed-content",
+    "tools-call-error",
+    "tools-call-with-progress",
+    "tools-call-with-logging",
+    "json-schema-2020-12",
+    "resources-list",
+    "resources-read-text",
+    "resources-read-binary",
+    "resources-templates-read",
+    "prompts-list",
+    "prompts-get-simple",
+    "prompts-get-with-args",
+    "completion-complete",
+    "logging-set-level",
+    "dns-rebinding-protection",
 ];
 
 const MODERN: &[&str] = &[
-    "server-stateless", "tools-list", "tools-call-simple-text", "tools-call-image", "tools-call-audio",
-    "tools-call-embedded-resource", "tools-call-mixed-content", "tools-call-error",
-    "tools-call-with-progress", "json-schema-2020-12", "caching", "dns-rebinding-protection",
-    "http-header-validation", "http-custom-header-server-validation",
+    "server-stateless",
+    "tools-list",
+    "tools-call-simple-text",
+    "tools-call-image",
+    "tools-call-audio",
+    "tools-call-embedded-resource",
+    "tools-call-mixed-content",
+    "tools-call-error",
+    "tools-call-with-progress",
+    "json-schema-2020-12",
+    "caching",
+    "dns-rebinding-protection",
+    "http-header-validation",
+    "http-custom-header-server-validation",
 ];
 
 async fn suite(upstream: Era, era: &str, scenarios: &[&str]) {
@@ -33,7 +60,7 @@ async fn suite(upstream: Era, era: &str, scenarios: &[&str]) {
     // The suite cannot send a token, so a forwarder adds it; its port is the gateway's public one.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let policy = format!(
-        "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: support}}\nspec:\n  tools:\n    - {{server: fixture, allow: \"*\", autoApprove: \"*\", resources: [\"*\"], prompts: \"*\"}}\n---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: fixture}}\nspec: {{http: {{url: \"{url}\"}}}}\n"
+        "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: support}}\nspec:\n  tools:\n    - {{server: fixture, allow: [\"test_*\", json_schema_2020_12_tool], autoApprove: \"*\", resources: [\"*\"], prompts: \"*\"}}\n---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: fixture}}\nspec: {{http: {{url: \"{url}\"}}}}\n"
     );
     let spec = format!("  publicUrl: {{agents: \"http://127.0.0.1:{port}\"}}\n");
     let house = House::start(&policy, &spec).await;
@@ -52,12 +79,17 @@ async fn suite(upstream: Era, era: &str, scenarios: &[&str]) {
     }
     let out = Folder::new();
     let mut command = Command::new(repository().join("tests/interop/conformance"));
-    command.arg(format!("http://127.0.0.1:{port}/a/support/s/fixture/mcp")).arg(era).arg("-o").arg(out.path());
+    command
+        .arg(format!("http://127.0.0.1:{port}/a/support/s/fixture/mcp"))
+        .arg(era)
+        .arg("-o")
+        .arg(out.path());
     for scenario in scenarios {
         command.args(["--scenario", scenario]);
     }
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     proxy.kill().await.unwrap();
     serving.abort();
     assert!(output.status.success(), "{era} over {upstream:?}:\n{said}");

@@ -51,7 +51,9 @@ async fn world() -> World {
     };
     wait_for_port(port).await;
     let server = |name: &str, how: &str| {
-        format!("---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: {name}}}\nspec: {{{how}}}\n")
+        format!(
+            "---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: {name}}}\nspec: {{{how}}}\n"
+        )
     };
     let stdio = |name: &str, args: &[&str]| {
         let args: Vec<String> = args.iter().map(|arg| format!("\"{arg}\"")).collect();
@@ -135,12 +137,21 @@ async fn every_client_library_lists_calls_is_refused_parks_and_collects() {
         let url = world.house.url("support");
         let mut driver = Driver::connect(library, &url, &world.house.token("support")).await;
         assert_eq!(driver.hello["protocol"], protocol, "{library}");
-        assert!(driver.hello["instructions"].as_str().unwrap_or_default().contains("You are agent `support`"), "{library}");
+        assert!(
+            driver.hello["instructions"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("You are agent `support`"),
+            "{library}"
+        );
         assert_eq!(driver.tools().await, TOOLS, "{library}");
         calls_run(&mut driver, library).await;
         let refused = driver.call("everything__get-env", json!({})).await;
         assert_eq!(refused["isError"], true, "{library}: {refused}");
-        assert!(text(&refused).contains("is not available to agent `support`"), "{library}: {refused}");
+        assert!(
+            text(&refused).contains("is not available to agent `support`"),
+            "{library}: {refused}"
+        );
         for server in ["everything", "everything-http"] {
             parks_and_decides(&world, &mut driver, (library, server), number).await;
         }
@@ -161,7 +172,10 @@ async fn calls_run(driver: &mut Driver, library: &str) {
     }
     let read = driver.call("files__read_text_file", json!({"path": "hello.txt"})).await;
     // The server wants a path it may read; relative ones start at its own folder.
-    assert!(read["isError"] == true || text(&read).contains("hello from a file"), "{library}: {read}");
+    assert!(
+        read["isError"] == true || text(&read).contains("hello from a file"),
+        "{library}: {read}"
+    );
     let log = driver.call("git__git_log", json!({"repo_path": ".", "max_count": 1})).await;
     assert!(log.get("error").is_none(), "{library}: {log}");
     let time = driver.call("time__get_current_time", json!({"timezone": "UTC"})).await;
@@ -170,7 +184,12 @@ async fn calls_run(driver: &mut Driver, library: &str) {
     assert!(text(&modern).contains("1.5"), "{library}: {modern}");
 }
 
-async fn parks_and_decides(world: &World, driver: &mut Driver, (library, server): (&str, &str), number: usize) {
+async fn parks_and_decides(
+    world: &World,
+    driver: &mut Driver,
+    (library, server): (&str, &str),
+    number: usize,
+) {
     let name = format!("{server}__get-sum");
     let (approved, _) = tokio::join!(
         driver.call(&name, json!({"a": number, "b": 40})),
@@ -222,9 +241,16 @@ async fn rmcp_client(world: &World) {
     assert_ne!(echoed.is_error, Some(true));
     let refused = call("everything__get-env", json!({})).await.unwrap();
     assert_eq!(refused.is_error, Some(true));
-    let (sum, ()) = tokio::join!(call("everything__get-sum", json!({"a": 2, "b": 3})), decide(world, "approve", None));
+    let (sum, ()) = tokio::join!(
+        call("everything__get-sum", json!({"a": 2, "b": 3})),
+        decide(world, "approve", None)
+    );
     assert!(format!("{:?}", sum.unwrap()).contains('5'));
-    let denied = tokio::join!(call("everything__get-sum", json!({"a": 2, "b": 4})), decide(world, "deny", Some("no more sums"))).0;
+    let denied = tokio::join!(
+        call("everything__get-sum", json!({"a": 2, "b": 4})),
+        decide(world, "deny", Some("no more sums"))
+    )
+    .0;
     assert!(format!("{:?}", denied.unwrap()).contains("no more sums"));
     client.cancel().await.unwrap();
 }
@@ -243,14 +269,32 @@ async fn inspector(world: &World) {
             .kill_on_drop(true);
         async move {
             let output = command.output().await.unwrap();
-            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+            String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr)
         }
     };
     let list = run(&["--method", "tools/list"]).await;
     assert!(list.contains("everything__echo") && !list.contains("get-env"), "{list}");
-    let called = run(&["--method", "tools/call", "--tool-name", "everything__echo", "--tool-arg", "message=hi"]).await;
+    let called = run(&[
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "everything__echo",
+        "--tool-arg",
+        "message=hi",
+    ])
+    .await;
     assert!(called.contains("hi"), "{called}");
-    let sum: &[&str] = &["--method", "tools/call", "--tool-name", "everything__get-sum", "--tool-arg", "a=20", "--tool-arg", "b=22"];
+    let sum: &[&str] = &[
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "everything__get-sum",
+        "--tool-arg",
+        "a=20",
+        "--tool-arg",
+        "b=22",
+    ];
     let (approved, ()) = tokio::join!(run(sum), decide(world, "approve", None));
     assert!(approved.contains("42"), "{approved}");
     let (denied, ()) = tokio::join!(run(sum), decide(world, "deny", Some("not twice")));

@@ -8,4 +8,5 @@ mod identity;
 mod interop;
 mod park;
 mod pass_through;
+mod process;
 mod upstreams;

@@ -234,16 +234,17 @@ async fn a_card_whose_caller_left_is_cancelled_where_policy_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn after_a_restart_all_cards_are_back_and_nothing_ran() {
-    let (house, upstream) = open_with("", "").await;
+async fn after_kill_9_all_cards_are_back_and_nothing_ran() {
+    let upstream = Upstream::start(Offer::tools(&["get", "refund"])).await;
+    let house = House::process(House::folder(&policy(&upstream.url, ""), "")).await;
     let agent = house.agent("support", Speaks::Modern).await;
     let held: Vec<_> = (0..5).map(|amount| refund(&agent, amount)).collect();
     let mut before = ids(&house.parked(5).await);
-    let folder = house.abandon().await;
+    let folder = house.kill().await;
     for call in held {
         let _ = call.await;
     }
-    let house = House::from(folder).await.unwrap();
+    let house = House::process(folder).await;
     let cards = house.parked(5).await;
     let mut after = ids(&cards);
     before.sort();
@@ -267,16 +268,13 @@ async fn a_tool_that_changed_since_it_was_shown_does_not_run() {
     let agent = house.agent("support", Speaks::Modern).await;
     let held = refund(&agent, 3);
     let cards = house.parked(1).await;
-    let folder = {
-        // The definition changes while the gateway is away.
-        let folder = house.abandon().await;
-        let _ = held.await;
-        upstream
-            .set(|offer| offer.tools = offer.tools.replace("Does refund.", "Does something else."));
-        folder
-    };
+    // The definition changes while the gateway is away.
+    let folder = house.stop().await;
+    let told = held.await.unwrap().unwrap();
+    assert!(told.says().contains("did NOT run"), "a drain settles held calls: {}", told.text);
+    upstream.set(|offer| offer.tools = offer.tools.replace("Does refund.", "Does something else."));
     let house = House::from(folder).await.unwrap();
-    house.decide(&cards[0], "approve", None).await;
+    assert_eq!(house.decide(&cards[0], "approve", None).await.0, 200);
     let agent = house.agent("support", Speaks::Modern).await;
     let answer = refund(&agent, 3).await.unwrap().unwrap();
     assert!(answer.is_error() && answer.says().contains("changed"), "{}", answer.text);
