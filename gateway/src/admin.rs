@@ -17,8 +17,8 @@ use crate::telemetry::Metrics;
 use answer::{Fault, strict};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::StatusCode;
+use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -67,7 +67,6 @@ impl Api {
 }
 
 /// The routes of the admin listener.
-#[must_use]
 pub fn router(api: Api) -> Router {
     let api = Arc::new(api);
     Router::new()
@@ -91,16 +90,21 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
             request.extensions_mut().insert(admin);
             next.run(request).await
         }
-        Err(refusal) => refusal,
+        Err(refusal) => refused(&refusal),
     };
     strict(response.headers_mut());
     response
 }
 
-fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Response> {
+/// Why a request does not get past the door.
+enum Refusal {
+    Host,
+    Credential(AdminFailure),
+}
+
+fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Refusal> {
     if !api.hosts.admit(headers) {
-        let message = "this listener is not known by that name, or the page is a foreign one";
-        return Err(Fault::new(StatusCode::FORBIDDEN, "host", message).into_response());
+        return Err(Refusal::Host);
     }
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = match (values.next(), values.next()) {
@@ -108,25 +112,29 @@ fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Response> {
         (Some(_), Some(_)) => Some(""),
         (None, _) => None,
     };
-    api.admins.identify(value).map_err(unauthorized)
+    api.admins.identify(value).map_err(Refusal::Credential)
 }
 
-fn unauthorized(failure: AdminFailure) -> Response {
-    let message = "send `Authorization: Bearer` with an admin token; the operator's is in the \
-                   file `admin.token` of the state folder";
-    match failure {
-        AdminFailure::Unauthorized(error) => {
+fn refused(refusal: &Refusal) -> Response {
+    match refusal {
+        Refusal::Host => {
+            let message = "this listener is not known by that name, or the page is a foreign one";
+            Fault::new(StatusCode::FORBIDDEN, "host", message).into_response()
+        }
+        Refusal::Credential(AdminFailure::Unauthorized(error)) => {
             tracing::warn!(reason = error.reason(), "a request to the admin listener was refused");
+            let message = "send `Authorization: Bearer` with an admin token; the operator's is in \
+                           the file `admin.token` of the state folder";
             let mut response =
                 Fault::new(StatusCode::UNAUTHORIZED, "credential", message).into_response();
             let challenge = HeaderValue::from_static("Bearer realm=\"portcullis admin\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
             response
         }
-        AdminFailure::Wait(wait) => {
-            let fault =
-                Fault::new(StatusCode::TOO_MANY_REQUESTS, "failures", "too many failed credentials");
-            let mut response = fault.into_response();
+        Refusal::Credential(AdminFailure::Wait(wait)) => {
+            let message = "too many failed credentials";
+            let mut response =
+                Fault::new(StatusCode::TOO_MANY_REQUESTS, "failures", message).into_response();
             let seconds = HeaderValue::from(wait.as_secs().saturating_add(1));
             response.headers_mut().insert(RETRY_AFTER, seconds);
             response
@@ -141,4 +149,3 @@ async fn no_route() -> Fault {
 async fn no_method() -> Fault {
     Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method")
 }
-

@@ -94,7 +94,9 @@ impl Asked {
         self.call
             .meta
             .iter()
-            .filter(|(name, _)| *name != "progressToken" && !name.starts_with("io.modelcontextprotocol/"))
+            .filter(|(name, _)| {
+                *name != "progressToken" && !name.starts_with("io.modelcontextprotocol/")
+            })
             .map(|(name, raw)| (name.to_owned(), raw.bytes().clone()))
             .collect()
     }

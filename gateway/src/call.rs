@@ -15,7 +15,9 @@ use portcullis_policy::json::Kind;
 
 /// Answers `tools/call`.
 pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
-    let Some(name) = asked.call.params.value("name").and_then(|name| Some(name.text()?.into_owned())) else {
+    let Some(name) =
+        asked.call.params.value("name").and_then(|name| Some(name.text()?.into_owned()))
+    else {
         return invalid(&asked, "`tools/call` needs `name`, a string");
     };
     let arguments = asked.call.params.value("arguments").cloned();
@@ -24,9 +26,7 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
     }
     match own_tools::find(&asked.visit, &name) {
         None => named(asked, headers, &name, arguments).await,
-        Some(OwnTool::Search) => {
-            own(&asked, &own_tools::search(asked.view(), arguments.as_ref()))
-        }
+        Some(OwnTool::Search) => own(&asked, &own_tools::search(asked.view(), arguments.as_ref())),
         Some(OwnTool::Describe) => {
             own(&asked, &own_tools::describe(asked.view(), arguments.as_ref()))
         }
@@ -39,7 +39,14 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
             let object = inner_arguments.as_ref().is_none_or(|a| a.kind() == Kind::Object);
             match inner {
                 Some(inner) if object => named(asked, headers, &inner, inner_arguments).await,
-                _ => own(&asked, &tool_error("`call` needs `name`, a string, and `arguments`, an object.", Remedy::None, None)),
+                _ => own(
+                    &asked,
+                    &tool_error(
+                        "`call` needs `name`, a string, and `arguments`, an object.",
+                        Remedy::None,
+                        None,
+                    ),
+                ),
             }
         }
     }

@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Time for a client to send the whole body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(25);
 
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
 /// An authenticated request at an endpoint, with the snapshot it is judged by.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
@@ -58,12 +60,14 @@ impl Hosts {
         for address in addresses {
             let port = address.port();
             authorities.insert(address.to_string());
-            authorities.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
+            authorities.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
         }
-        for url in public {
-            if let Some(authority) = authority(url) {
-                authorities.insert(authority);
+        for authority in public.iter().filter_map(|url| authority(url)) {
+            // The loopback has three names; who may use one may use the others.
+            if let Some(port) = LOOPBACK.iter().find_map(|name| authority.strip_prefix(name)) {
+                authorities.extend(LOOPBACK.map(|name| format!("{name}{port}")));
             }
+            authorities.insert(authority);
         }
         Self { authorities }
     }
@@ -140,7 +144,14 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Bod
             reply::refuse(StatusCode::NOT_FOUND, &text)
         })?),
     };
-    Ok(Visit { principal, path: head.uri.path().to_owned(), server, generation, scope, _checked: () })
+    Ok(Visit {
+        principal,
+        path: head.uri.path().to_owned(),
+        server,
+        generation,
+        scope,
+        _checked: (),
+    })
 }
 
 fn one_server(scope: &Scope, name: &str) -> Option<ServerName> {
@@ -181,9 +192,13 @@ pub(crate) async fn body(
     head: &Parts,
     body: Incoming,
 ) -> Result<Bytes, Response<Body>> {
-    let json = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
-        value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
-    });
+    let json =
+        head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
+            value
+                .split(';')
+                .next()
+                .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+        });
     if !json || head.headers.contains_key(CONTENT_ENCODING) {
         return Err(reply::refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -195,7 +210,8 @@ pub(crate) async fn body(
         let text = format!("the body is larger than {most} bytes (`limits.requestBytes`)");
         reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
     };
-    let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
+    let announced =
+        head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced > most as u64) {
         return Err(too_large());
     }
@@ -204,7 +220,9 @@ pub(crate) async fn body(
         Err(_) => Err(reply::refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly")),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(BodyError::TooLarge)) => Err(too_large()),
-        Ok(Err(BodyError::Broken)) => Err(reply::refuse(StatusCode::BAD_REQUEST, "the body ended early")),
+        Ok(Err(BodyError::Broken)) => {
+            Err(reply::refuse(StatusCode::BAD_REQUEST, "the body ended early"))
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::config::{self, Config, ConfigError};
 use crate::door::Hosts;
 use crate::hold::HoldTable;
 use crate::identity::{
-    AdminEntry, Admins, PrivateFileError, QuickstartError, Role, Token, TokenEntry, TokenHash, Tokens,
-    quickstart_tokens,
+    AdminEntry, Admins, PrivateFileError, QuickstartError, Role, Token, TokenEntry, TokenHash,
+    Tokens, quickstart_tokens,
 };
 use crate::listener;
 use crate::observe::{self, Observe};
@@ -53,7 +53,9 @@ pub enum StartError {
     #[error("the policy has errors, so the gateway did not start")]
     Policy(Vec<Diagnostic>),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address} for {what}: {source}; stop what uses it or set `listen.{what}`")]
+    #[error(
+        "cannot listen on {address} for {what}: {source}; stop what uses it or set `listen.{what}`"
+    )]
     Listen {
         /// Which listener.
         what: &'static str,
@@ -78,7 +80,9 @@ pub enum StartError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
     /// The state folder cannot be made.
-    #[error("the state folder {path} cannot be used: {source}; set `stateDir` to a folder that can be written")]
+    #[error(
+        "the state folder {path} cannot be used: {source}; set `stateDir` to a folder that can be written"
+    )]
     State {
         /// The folder.
         path: PathBuf,
@@ -121,8 +125,11 @@ pub struct Gateway {
 /// one of them is an error.
 pub fn read_policy(config: &Config) -> Result<(Definition, Vec<Diagnostic>), StartError> {
     let files = config::policy_files(&config.policy.dirs)?;
-    let sources: Vec<SourceFile<'_>> =
-        files.files.iter().map(|(name, text)| SourceFile { name: Arc::clone(name), text }).collect();
+    let sources: Vec<SourceFile<'_>> = files
+        .files
+        .iter()
+        .map(|(name, text)| SourceFile { name: Arc::clone(name), text })
+        .collect();
     let (definition, mut findings) = read(&sources);
     findings.extend(files.warnings);
     if findings.iter().any(|finding| finding.severity == Severity::Error) {
@@ -137,6 +144,16 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind(config: Config) -> Result<Self, StartError> {
+        let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
+        Self::bind_as(config, executable).await
+    }
+
+    /// The same for a process that is not the gateway's own: `executable` is the gateway's, which
+    /// starts and watches the child processes.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
         let (definition, findings) = read_policy(&config)?;
         for finding in config.warnings.iter().chain(&findings) {
             tracing::warn!(code = finding.code, "{finding}");
@@ -156,17 +173,19 @@ impl Gateway {
         let audit = Arc::new(Audit::open(&config.audit.dir, durability(&config))?);
         let store = Store::open(&StoreSettings::new(config.store.sqlite.clone())).await?;
         let metrics = Arc::new(Metrics::new());
-        let upstreams = upstreams(&definition, &config)?;
+        let upstreams = upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
         let definition = Arc::new(definition);
-        let (scopes, follow) = scopes::follow_catalogue(Arc::clone(&definition), upstreams.catalogue());
+        let (scopes, follow) =
+            scopes::follow_catalogue(Arc::clone(&definition), upstreams.catalogue());
         let settings = ParkedSettings {
             result_keep: config.approval.result_keep,
             clock: Clock::system(),
             ..ParkedSettings::default()
         };
         let requests = Arc::new(AtomicU64::new(0));
-        let runner = runner(scopes.clone(), upstreams.clone(), Arc::clone(&audit), Arc::clone(&requests));
+        let runner =
+            runner(scopes.clone(), upstreams.clone(), Arc::clone(&audit), Arc::clone(&requests));
         let parked = Parked::open(store, settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
@@ -205,7 +224,18 @@ impl Gateway {
             metrics,
             hosts: AdminHosts::of_scrapes(addresses.observe),
         };
-        Ok(Self { addresses, agents, admin, observe, shared, api, observe_state, stop, tasks, tokens: made })
+        Ok(Self {
+            addresses,
+            agents,
+            admin,
+            observe,
+            shared,
+            api,
+            observe_state,
+            stop,
+            tasks,
+            tokens: made,
+        })
     }
 
     /// Where it listens; ports are known even where the configuration says 0.
@@ -279,13 +309,15 @@ fn agent_tokens(
     agents: &[AgentName],
 ) -> Result<(Tokens, BTreeMap<AgentName, Token>), StartError> {
     if config.auth.token_file.exists() {
-        let entries = config::tokens(&config.auth.token_file)?.into_iter().map(|entry| TokenEntry {
-            agent: entry.agent,
-            hash: TokenHash::from(entry.sha256),
-            expires: entry.expires_ms.and_then(|ms| {
-                SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(u64::try_from(ms).ok()?))
-            }),
-        });
+        let entries =
+            config::tokens(&config.auth.token_file)?.into_iter().map(|entry| TokenEntry {
+                agent: entry.agent,
+                hash: TokenHash::from(entry.sha256),
+                expires: entry.expires_ms.and_then(|ms| {
+                    SystemTime::UNIX_EPOCH
+                        .checked_add(Duration::from_millis(u64::try_from(ms).ok()?))
+                }),
+            });
         return Ok((Tokens::new(entries), BTreeMap::new()));
     }
     let made = quickstart_tokens(&config.state_dir, agents)?;
@@ -327,8 +359,11 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-fn upstreams(definition: &Definition, config: &Config) -> Result<Upstreams, StartError> {
-    let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
+fn upstreams(
+    definition: &Definition,
+    config: &Config,
+    executable: PathBuf,
+) -> Result<Upstreams, StartError> {
     let mut settings = UpstreamSettings::new(executable);
     settings.result_bytes_max = usize::try_from(config.limits.result_bytes).unwrap_or(usize::MAX);
     settings.tools_max = config.limits.tools_per_server as usize;
@@ -348,7 +383,8 @@ async fn gauges(shared: Arc<Shared>) {
         tick.tick().await;
         declare(&shared.scopes, &shared.metrics);
         let generation = shared.scopes.snapshot();
-        let parked: u32 = generation.scopes.keys().map(|agent| shared.parked.parked_count(agent)).sum();
+        let parked: u32 =
+            generation.scopes.keys().map(|agent| shared.parked.parked_count(agent)).sum();
         shared.metrics.parked(parked as usize);
         for state in shared.upstreams.states() {
             let reachable = if state.up.is_some() { Reachable::Up } else { Reachable::Down };

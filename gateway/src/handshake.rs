@@ -114,7 +114,8 @@ fn capabilities(view: &View, legacy: bool) -> String {
 /// Answers `ping` and `logging/setLevel`.
 pub(crate) fn small(asked: &Asked, method: Method) -> Response<Body> {
     if method == Method::SetLevel {
-        let known = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+        let known =
+            ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let level = asked.call.params.value("level").and_then(|level| level.text());
         let Some(level) = level.filter(|level| known.contains(&&**level)) else {
             let text = "`logging/setLevel` needs `level`, one of the eight levels of RFC 5424";
@@ -143,9 +144,10 @@ pub(crate) fn session(
              or speak revision 2026-07-28, which has no sessions",
         ));
     };
-    let session = shared.sessions.find(id, &visit.principal.credential, &visit.path).ok_or_else(|| {
-        reply::refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
-    })?;
+    let session =
+        shared.sessions.find(id, &visit.principal.credential, &visit.path).ok_or_else(|| {
+            reply::refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
+        })?;
     match single(headers, "mcp-protocol-version") {
         Ok(None) => Ok(session),
         Ok(Some(version)) if LEGACY.contains(&version) => Ok(session),

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Below the 60 s timers that most clients have.
-pub(crate) const HOLD_DEFAULT: Duration = Duration::from_secs(50);
 /// Clients whose timer progress or any byte resets, or that have none.
 const WHOLE_WINDOW: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -46,7 +44,12 @@ impl HoldTable {
     }
 
     /// How long to hold a call of `client`; the policy's own word wins.
-    pub(crate) fn budget(&self, policy: Option<Duration>, client: &str, has_token: bool) -> Duration {
+    pub(crate) fn budget(
+        &self,
+        policy: Option<Duration>,
+        client: &str,
+        has_token: bool,
+    ) -> Duration {
         let client = client.to_ascii_lowercase();
         let known = || {
             let bare = has_token && BARE_SDKS.contains(&client.as_str());
@@ -63,13 +66,13 @@ mod tests {
     #[test]
     fn policy_wins_then_the_operator_then_the_table() {
         let own = BTreeMap::from([("Codex-MCP-Client".to_owned(), Duration::from_secs(9))]);
-        let table = HoldTable::new(HOLD_DEFAULT, &own);
         let second = Duration::from_secs(1);
+        let table = HoldTable::new(second * 50, &own);
         assert_eq!(table.budget(Some(second), "opencode", false), second);
         assert_eq!(table.budget(None, "codex-mcp-client", true), second * 9);
         assert_eq!(table.budget(None, "OpenCode", true), WHOLE_WINDOW);
-        assert_eq!(table.budget(None, "who knows", true), HOLD_DEFAULT);
-        assert_eq!(table.budget(None, "mcp", false), HOLD_DEFAULT);
+        assert_eq!(table.budget(None, "who knows", true), second * 50);
+        assert_eq!(table.budget(None, "mcp", false), second * 50);
         assert_eq!(table.budget(None, "mcp", true), WHOLE_WINDOW);
     }
 }

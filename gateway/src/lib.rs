@@ -14,6 +14,7 @@ mod asked;
 pub mod audit;
 mod call;
 pub mod child;
+pub mod cli;
 pub mod config;
 pub mod demo;
 mod door;

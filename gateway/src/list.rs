@@ -36,7 +36,10 @@ pub(crate) fn list(asked: &Asked, method: Method) -> Response<Body> {
     let result = match asked.era {
         Era::Legacy => format!("{{\"{member}\":[{entries}]}}"),
         Era::Modern => {
-            format!("{{\"resultType\":\"complete\",\"{member}\":[{entries}],{CACHE_HINTS},\"_meta\":{}}}", meta())
+            format!(
+                "{{\"resultType\":\"complete\",\"{member}\":[{entries}],{CACHE_HINTS},\"_meta\":{}}}",
+                meta()
+            )
         }
     };
     reply::json(answer::result(&asked.call.id, result.as_bytes()))

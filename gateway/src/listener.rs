@@ -56,9 +56,13 @@ pub(crate) async fn serve_agents(
         }
     }
     drop(listener);
-    let ended = tokio::time::timeout(drain, async { while connections.join_next().await.is_some() {} });
+    let ended =
+        tokio::time::timeout(drain, async { while connections.join_next().await.is_some() {} });
     if ended.await.is_err() {
-        tracing::warn!(open = connections.len(), "connections still open after the drain time were cut");
+        tracing::warn!(
+            open = connections.len(),
+            "connections still open after the drain time were cut"
+        );
     }
 }
 

@@ -1,2 +1,5 @@
-//! The portcullis command.
-fn main() {}
+//! The `portcullis` command.
+
+fn main() -> std::process::ExitCode {
+    portcullis::cli::run(std::env::args_os())
+}

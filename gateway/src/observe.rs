@@ -41,7 +41,6 @@ struct Ready {
 }
 
 /// The routes of the observe listener.
-#[must_use]
 pub fn router(observe: Observe) -> Router {
     let observe = Arc::new(observe);
     Router::new()

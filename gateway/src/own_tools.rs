@@ -138,7 +138,11 @@ fn summary(description: &str) -> String {
 /// Runs `describe`; returns a tool result.
 pub(crate) fn describe(view: &View, arguments: Option<&Raw>) -> String {
     let Some(names) = arguments.and_then(names) else {
-        return tool_error("`describe` needs `names`, a list of names from `search`.", Remedy::None, None);
+        return tool_error(
+            "`describe` needs `names`, a list of names from `search`.",
+            Remedy::None,
+            None,
+        );
     };
     let unknown: Vec<String> =
         names.iter().filter(|name| view.tool(name).is_none()).map(|name| quote(name)).collect();
@@ -167,7 +171,10 @@ pub(crate) fn describe(view: &View, arguments: Option<&Raw>) -> String {
     let left = if left.is_empty() {
         String::new()
     } else {
-        format!(",\"notShown\":[{}],\"why\":\"more than 24 KiB; ask for these again\"", left.join(","))
+        format!(
+            ",\"notShown\":[{}],\"why\":\"more than 24 KiB; ask for these again\"",
+            left.join(",")
+        )
     };
     let found = format!("{{\"tools\":[{shown}]{left}}}");
     tool_text(&found, Some(&found))

@@ -58,7 +58,10 @@ pub(crate) async fn collect(
 ) -> Response<Body> {
     let id = arguments.and_then(|arguments| member_of(arguments, "id", asked.shared.limits.json));
     let Some(id) = id.as_ref().and_then(|id| Some(id.text()?.into_owned())) else {
-        return own(&asked, &tool_error("`approval_status` needs `id`, a string.", Remedy::None, None));
+        return own(
+            &asked,
+            &tool_error("`approval_status` needs `id`, a string.", Remedy::None, None),
+        );
     };
     let record = Record::new(&asked, "approval_status", None);
     match asked.shared.parked.attach(&asked.caller(), &id).await {
@@ -83,7 +86,12 @@ struct Hold {
     waiting: String,
 }
 
-async fn hold(asked: Asked, headers: &HeaderMap, ticket: Ticket, mut record: Record) -> Response<Body> {
+async fn hold(
+    asked: Asked,
+    headers: &HeaderMap,
+    ticket: Ticket,
+    mut record: Record,
+) -> Response<Body> {
     let token = asked.progress_token().cloned();
     let approval = &asked.visit.scope.approval;
     record.card(ticket.id());
@@ -119,7 +127,11 @@ fn approvers(approval: &Approval) -> String {
             Approver::Human => "an operator",
         })
         .collect();
-    if names.is_empty() { "nobody: the policy names no approver".to_owned() } else { names.join(" or ") }
+    if names.is_empty() {
+        "nobody: the policy names no approver".to_owned()
+    } else {
+        names.join(" or ")
+    }
 }
 
 enum Step {
@@ -139,7 +151,9 @@ impl Hold {
         loop {
             match self.step(&mut ticket, &mut beat, deadline).await {
                 Step::Progress(params) => {
-                    if let Some(message) = self.token.as_ref().and_then(|t| progress::relayed(&params, t)) {
+                    if let Some(message) =
+                        self.token.as_ref().and_then(|t| progress::relayed(&params, t))
+                    {
                         events.message(&message).await?;
                     }
                 }
@@ -193,7 +207,12 @@ impl Hold {
         }
     }
 
-    async fn step(&self, ticket: &mut Ticket, beat: &mut tokio::time::Interval, deadline: Instant) -> Step {
+    async fn step(
+        &self,
+        ticket: &mut Ticket,
+        beat: &mut tokio::time::Interval,
+        deadline: Instant,
+    ) -> Step {
         let cancelled = async {
             match &self.in_flight {
                 Some(in_flight) => in_flight.cancelled().await,

@@ -14,7 +14,7 @@ mod tasks;
 mod ticket;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::store::{Filter, Named, Store, StoreFault};
 use bytes::Bytes;
@@ -59,6 +59,30 @@ pub struct ParkedSettings {
     pub drain: Duration,
     /// What time it is.
     pub clock: Clock,
+    /// Sees every card that was parked and every step that counts; the version tells the order.
+    pub witness: Witness,
+}
+
+/// Someone who is shown each card as it was committed: for audit and metrics.
+#[derive(Clone)]
+pub struct Witness(Arc<dyn Fn(&Card) + Send + Sync>);
+
+impl Witness {
+    /// Shows the cards to `see`, which must not wait for anything.
+    #[must_use]
+    pub fn new(see: impl Fn(&Card) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(see))
+    }
+
+    fn see(&self, card: &Card) {
+        (self.0)(card);
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
 }
 
 impl Default for ParkedSettings {
@@ -68,6 +92,7 @@ impl Default for ParkedSettings {
             card_keep: Duration::from_secs(90 * 24 * 60 * 60),
             drain: Duration::from_secs(30),
             clock: Clock::system(),
+            witness: Witness::new(|_| {}),
         }
     }
 }
@@ -198,7 +223,7 @@ pub enum DecideError {
     #[error("the digest is not that of the card; read the card again and decide on what it shows")]
     WrongDigest,
     /// The policy does not let this role decide.
-    #[error("the policy does not let a {} decide this call", portcullis_policy::ledger::words::role(*.0))]
+    #[error("the policy does not let the {} decide this call", portcullis_policy::ledger::words::role(*.0))]
     NotApprover(Approver),
     /// The store did not take it; nothing runs.
     #[error(transparent)]

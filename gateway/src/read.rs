@@ -17,7 +17,9 @@ pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
         let text = match method {
             Method::ReadResource => "`resources/read` needs `uri`, a string",
             Method::GetPrompt => "`prompts/get` needs `name`, a string",
-            _ => "`completion/complete` needs `ref`, either {\"type\":\"ref/prompt\",\"name\"} or {\"type\":\"ref/resource\",\"uri\"}",
+            _ => {
+                "`completion/complete` needs `ref`, either {\"type\":\"ref/prompt\",\"name\"} or {\"type\":\"ref/resource\",\"uri\"}"
+            }
         };
         return reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None));
     };
@@ -29,7 +31,12 @@ pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
             record.refuse(refusal.reason);
             let data = (method == Method::ReadResource)
                 .then(|| format!("{{\"uri\":{}}}", portcullis_policy::json::quote(&name)));
-            reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, &refusal.text, data.as_deref()))
+            reply::json(answer::error(
+                Some(&asked.call.id),
+                INVALID_PARAMS,
+                &refusal.text,
+                data.as_deref(),
+            ))
         }
         // `decide` parks tool calls alone; were that to change, this stays closed.
         Decision::Park(_) => {
@@ -55,8 +62,9 @@ fn ask(asked: &Asked, method: Method) -> Option<(Ask, String)> {
                 "ref/prompt" => {
                     member("name").map(|name| (Ask::CompletePrompt { name: name.clone() }, name))
                 }
-                "ref/resource" => member("uri")
-                    .map(|uri| (Ask::CompleteTemplate { template: uri.clone() }, uri)),
+                "ref/resource" => {
+                    member("uri").map(|uri| (Ask::CompleteTemplate { template: uri.clone() }, uri))
+                }
                 _ => None,
             }
         }

@@ -8,7 +8,7 @@ use crate::mcp::era::MODERN;
 use crate::shared::Shared;
 use crate::telemetry::{ErrorType, Operation, Transport};
 use portcullis_policy::canonical::Digest;
-use portcullis_policy::decide::{Permit, Reason, Request, Target, shown};
+use portcullis_policy::decide::{Permit, Reason, Request, Target};
 use portcullis_policy::ledger::State;
 use portcullis_policy::name::{AgentName, ServerName};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Record {
             run: principal.run.clone(),
             method: asked.call.method.clone(),
             version: asked.session.as_ref().map_or(MODERN, |session| session.version),
-            asked: shown(name),
+            asked: name.to_owned(),
             target: None,
             generation: asked.visit.generation.number,
             arguments: arguments.map(|arguments| Digest::of(arguments.bytes())),

@@ -1,10 +1,10 @@
 //! HTTP answers to agents.
 
+use crate::mcp::answer;
 use crate::mcp::sse::Body;
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
-use portcullis_policy::json::quote;
 
 /// A JSON answer with status 200.
 pub(crate) fn json(body: Bytes) -> Response<Body> {
@@ -48,9 +48,10 @@ pub(crate) fn not_allowed() -> Response<Body> {
     response
 }
 
-/// A refusal before any JSON-RPC message was read: `{"error": text}`.
+/// A refusal before any JSON-RPC message was read. The body is a JSON-RPC error all the same:
+/// some clients show nothing else to their user.
 pub(crate) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
-    error(status, Bytes::from(format!("{{\"error\":{}}}", quote(text))))
+    error(status, answer::error(None, answer::NOT_ADMITTED, text, None))
 }
 
 /// 401 with a challenge.

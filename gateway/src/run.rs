@@ -6,13 +6,13 @@ use crate::mcp::answer::{self, Remedy, tool_error, with_members};
 use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
 use crate::mcp::progress;
-use crate::mcp::sse::{Body, EventSender, Gone};
+use crate::mcp::sse::{self, Body, EventSender, Gone};
 use crate::record::{Ending, Record};
 use crate::reply;
 use crate::sessions::InFlight;
 use crate::upstream::{Failure, Forward, Log, Reply};
 use crate::usage::Running;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::Response;
 use portcullis_policy::decide::Permit;
 use portcullis_policy::json::{JsonLimits, Reader};
@@ -40,7 +40,12 @@ pub(crate) enum Kind {
 }
 
 /// Runs `permit` and answers.
-pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: Kind) -> Response<Body> {
+pub(crate) async fn run(
+    asked: Asked,
+    permit: Permit,
+    mut record: Record,
+    kind: Kind,
+) -> Response<Body> {
     if let Err(error) = record.intent(&permit) {
         record.finish(Ending::AuditFailed);
         let body = answer::error(Some(&asked.call.id), answer::AUDIT_UNAVAILABLE, &error, None);
@@ -62,11 +67,14 @@ pub(crate) async fn run(asked: Asked, permit: Permit, mut record: Record, kind: 
         reply = &mut work => Begun::Done(reply),
         Some(note) = notes.next() => Begun::Note(note),
         () = tokio::time::sleep(PLAIN_WAIT) => Begun::Slow,
-        () = cancelled(in_flight.as_ref()) => return reply::accepted(),
+        () = cancelled(in_flight.as_ref()) => {
+            work.abandon();
+            return reply::accepted();
+        }
     };
-    
+
     let first = match begun {
-        Begun::Done(reply) => return reply::json(answer.write(reply)),
+        Begun::Done(reply) => return at_once(&answer, reply, notes, asked.progress_token()),
         Begun::Note(note) => Some(note),
         Begun::Slow => None,
     };
@@ -82,6 +90,25 @@ enum Begun {
     Done(Result<Reply, Failure>),
     Note(Note),
     Slow,
+}
+
+// The answer is there; what was said before it goes before it.
+fn at_once(
+    answer: &Answer,
+    reply: Result<Reply, Failure>,
+    mut notes: Notes,
+    token: Option<&Raw>,
+) -> Response<Body> {
+    let said: Vec<Bytes> = notes.waiting().filter_map(|note| note.message(token)).collect();
+    let message = answer.write(reply);
+    if said.is_empty() {
+        return reply::json(message);
+    }
+    let mut events = BytesMut::new();
+    for message in said.iter().chain([&message]) {
+        events.extend_from_slice(&sse::event(message));
+    }
+    reply::stream(Body::full(events.freeze()))
 }
 
 async fn cancelled(in_flight: Option<&InFlight>) {
@@ -110,6 +137,12 @@ impl Notes {
             else => None,
         }
     }
+
+    fn waiting(&mut self) -> impl Iterator<Item = Note> + '_ {
+        let Self { progress, log } = self;
+        let progress = std::iter::from_fn(|| progress.try_recv().ok()).map(Note::Progress);
+        progress.chain(std::iter::from_fn(|| log.try_recv().ok()).map(Note::Log))
+    }
 }
 
 fn forward(asked: &Asked, kind: Kind) -> (Forward, Notes) {
@@ -137,7 +170,12 @@ struct Streamed {
 }
 
 impl Streamed {
-    async fn relay(mut self, mut work: Work, first: Option<Note>, events: &EventSender) -> Result<(), Gone> {
+    async fn relay(
+        mut self,
+        mut work: Work,
+        first: Option<Note>,
+        events: &EventSender,
+    ) -> Result<(), Gone> {
         if let Some(note) = first {
             note.send(self.token.as_ref(), events).await?;
         }
@@ -147,11 +185,9 @@ impl Streamed {
                 Some(note) = self.notes.next() => note.send(self.token.as_ref(), events).await?,
                 reply = &mut work => {
                     // What was said before the answer goes before the answer.
-                    while let Ok(progress) = self.notes.progress.try_recv() {
-                        Note::Progress(progress).send(self.token.as_ref(), events).await?;
-                    }
-                    while let Ok(log) = self.notes.log.try_recv() {
-                        Note::Log(log).send(None, events).await?;
+                    let waiting: Vec<Note> = self.notes.waiting().collect();
+                    for note in waiting {
+                        note.send(self.token.as_ref(), events).await?;
                     }
                     return events.message(&self.answer.write(reply)).await;
                 }
@@ -166,13 +202,16 @@ impl Streamed {
 }
 
 impl Note {
-    async fn send(self, token: Option<&Raw>, events: &EventSender) -> Result<(), Gone> {
-        let message = match (self, token) {
+    fn message(self, token: Option<&Raw>) -> Option<Bytes> {
+        match (self, token) {
             (Self::Progress(params), Some(token)) => progress::relayed(&params, token),
             (Self::Progress(_), None) => None,
             (Self::Log(params), _) => Some(logged(&params)),
-        };
-        match message {
+        }
+    }
+
+    async fn send(self, token: Option<&Raw>, events: &EventSender) -> Result<(), Gone> {
+        match self.message(token) {
             Some(message) => events.message(&message).await,
             None => Ok(()),
         }
@@ -266,7 +305,10 @@ impl Answer {
         if top_member(raw, "resultType").is_none() {
             missing.push_str("\"resultType\":\"complete\"");
         }
-        if self.kind == Kind::Other && top_member(raw, "contents").is_some() && top_member(raw, "ttlMs").is_none() {
+        if self.kind == Kind::Other
+            && top_member(raw, "contents").is_some()
+            && top_member(raw, "ttlMs").is_none()
+        {
             let comma = if missing.is_empty() { "" } else { "," };
             missing.push_str(comma);
             missing.push_str(crate::handshake::CACHE_HINTS);
@@ -295,7 +337,10 @@ struct Work {
 }
 
 impl Work {
-    fn new(era: Era, future: impl Future<Output = Result<Reply, Failure>> + Send + 'static) -> Self {
+    fn new(
+        era: Era,
+        future: impl Future<Output = Result<Reply, Failure>> + Send + 'static,
+    ) -> Self {
         Self { era, future: Some(Box::pin(future)) }
     }
 

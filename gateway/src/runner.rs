@@ -24,7 +24,8 @@ pub(crate) fn runner(
         judge: Box::new(move |card, approved| judge(&scopes, card, approved)),
         run: Box::new(move |card, permit, progress| {
             let request = requests.fetch_add(1, Ordering::Relaxed) + 1;
-            let sending = Sending { upstreams: upstreams.clone(), audit: Arc::clone(&audit), request };
+            let sending =
+                Sending { upstreams: upstreams.clone(), audit: Arc::clone(&audit), request };
             sending.run(card, permit, progress)
         }),
     }
@@ -36,7 +37,8 @@ fn judge(scopes: &Scopes, card: &Card, approved: &Approved) -> Result<Permit, Re
         Some(scope) => decide_approved(scope, approved),
         None => Err(Refusal {
             reason: Reason::Revoked,
-            text: "The policy does not define this agent any more. The call did not run.".to_owned(),
+            text: "The policy does not define this agent any more. The call did not run."
+                .to_owned(),
         }),
     }
 }
@@ -51,48 +53,52 @@ impl Sending {
     fn run(self, card: Card, permit: Permit, progress: ProgressSender) -> Running {
         let Self { upstreams, audit, request } = self;
         Box::pin(async move {
-        let began = Instant::now();
-        let generation = permit.generation();
-        if let Err(error) = audit.intent(&Intent { asked: asked(&card, request, generation) }) {
-            tracing::error!(%error, "an intent could not be recorded; nothing was sent");
-            return Executed::NotSent { text: "the audit record could not be written".to_owned() };
-        }
-        let server = permit.target().server().clone();
-        let (sender, mut notes) = mpsc::channel(crate::run::NOTES_QUEUED_MAX);
-        let forward = Forward { progress: Some(sender), ..Forward::default() };
-        let call = upstreams.call(permit, forward);
-        tokio::pin!(call);
-        let reply = loop {
-            tokio::select! {
-                biased;
-                Some(params) = notes.recv() => progress.send(params),
-                reply = &mut call => break reply,
+            let began = Instant::now();
+            let generation = permit.generation();
+            if let Err(error) = audit.intent(&Intent { asked: asked(&card, request, generation) }) {
+                tracing::error!(%error, "an intent could not be recorded; nothing was sent");
+                return Executed::NotSent {
+                    text: "the audit record could not be written".to_owned(),
+                };
             }
-        };
-        let (executed, outcome) = match reply {
-            Ok(Reply::Result(raw)) => {
-                let is_error = is_tool_error(&raw);
-                let outcome = if is_error { Ending::ToolError } else { Ending::Ok };
-                (Executed::Result { raw, is_error }, outcome)
+            let server = permit.target().server().clone();
+            let (sender, mut notes) = mpsc::channel(crate::run::NOTES_QUEUED_MAX);
+            let forward = Forward { progress: Some(sender), ..Forward::default() };
+            let call = upstreams.call(permit, forward);
+            tokio::pin!(call);
+            let reply = loop {
+                tokio::select! {
+                    biased;
+                    Some(params) = notes.recv() => progress.send(params),
+                    reply = &mut call => break reply,
+                }
+            };
+            let (executed, outcome) = match reply {
+                Ok(Reply::Result(raw)) => {
+                    let is_error = is_tool_error(&raw);
+                    let outcome = if is_error { Ending::ToolError } else { Ending::Ok };
+                    (Executed::Result { raw, is_error }, outcome)
+                }
+                Ok(Reply::Error(raw)) => (Executed::Error { raw }, Ending::RpcError),
+                Err(failure) if failure.may_have_run() => {
+                    (Executed::Unknown { text: failure.text(&server) }, Ending::Unknown)
+                }
+                Err(failure) => {
+                    (Executed::NotSent { text: failure.text(&server) }, Ending::NotSent)
+                }
+            };
+            let outcome = Outcome {
+                asked: asked(&card, request, generation),
+                decision: Verdict::Run,
+                reason: None,
+                outcome: outcome.as_str(),
+                duration: began.elapsed(),
+            };
+            if let Err(error) = audit.outcome(&outcome) {
+                tracing::error!(%error, card = card.id(), "an outcome could not be recorded");
             }
-            Ok(Reply::Error(raw)) => (Executed::Error { raw }, Ending::RpcError),
-            Err(failure) if failure.may_have_run() => {
-                (Executed::Unknown { text: failure.text(&server) }, Ending::Unknown)
-            }
-            Err(failure) => (Executed::NotSent { text: failure.text(&server) }, Ending::NotSent),
-        };
-        let outcome = Outcome {
-            asked: asked(&card, request, generation),
-            decision: Verdict::Run,
-            reason: None,
-            outcome: outcome.as_str(),
-            duration: began.elapsed(),
-        };
-        if let Err(error) = audit.outcome(&outcome) {
-            tracing::error!(%error, card = card.id(), "an outcome could not be recorded");
-        }
-        executed
-    })
+            executed
+        })
     }
 }
 

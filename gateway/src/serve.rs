@@ -39,11 +39,18 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     };
     match message {
         Message::Request(call) => requested(shared, visit, &head.headers, call).await,
-        Message::Notification { method, params } => noticed(&shared, &visit, &head.headers, &(method, params)),
+        Message::Notification { method, params } => {
+            noticed(&shared, &visit, &head.headers, &(method, params))
+        }
         // Nothing here asks agents anything yet, so no answer can match an open question.
         Message::Response => reply::error(
             StatusCode::BAD_REQUEST,
-            answer::error(None, answer::INVALID_REQUEST, "no request of this gateway waits for an answer", None),
+            answer::error(
+                None,
+                answer::INVALID_REQUEST,
+                "no request of this gateway waits for an answer",
+                None,
+            ),
         ),
     }
 }
@@ -76,7 +83,9 @@ async fn requested(
             list::list(&asked, method)
         }
         Method::CallTool => call::call(asked, headers).await,
-        Method::ReadResource | Method::GetPrompt | Method::Complete => read::read(asked, method).await,
+        Method::ReadResource | Method::GetPrompt | Method::Complete => {
+            read::read(asked, method).await
+        }
         Method::Listen => subscribe::listen(asked),
     }
 }
@@ -90,7 +99,10 @@ fn noticed(
 ) -> Response<Body> {
     if !method.starts_with("notifications/") {
         let text = "a request needs an `id`; only `notifications/…` go without";
-        return reply::error(StatusCode::BAD_REQUEST, answer::error(None, answer::INVALID_REQUEST, text, None));
+        return reply::error(
+            StatusCode::BAD_REQUEST,
+            answer::error(None, answer::INVALID_REQUEST, text, None),
+        );
     }
     if method == "notifications/cancelled"
         && let Some(id) = params.value("requestId")
@@ -103,16 +115,20 @@ fn noticed(
 
 fn era_refused(call: &Call, error: &EraError) -> Response<Body> {
     let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::BAD_REQUEST);
-    reply::error(status, answer::error(Some(&call.id), error.code, &error.message, error.data.as_deref()))
+    reply::error(
+        status,
+        answer::error(Some(&call.id), error.code, &error.message, error.data.as_deref()),
+    )
 }
 
 fn malformed(shared: &Shared, visit: &door::Visit, error: &EnvelopeError) -> Response<Body> {
     shared.refused_message(visit, error.reason());
     let (id, status) = match error {
         EnvelopeError::Params(id) => (Some(id), StatusCode::OK),
-        EnvelopeError::Json(_) | EnvelopeError::Batch | EnvelopeError::Shape(_) | EnvelopeError::LookAlike(_) => {
-            (None, StatusCode::BAD_REQUEST)
-        }
+        EnvelopeError::Json(_)
+        | EnvelopeError::Batch
+        | EnvelopeError::Shape(_)
+        | EnvelopeError::LookAlike(_) => (None, StatusCode::BAD_REQUEST),
     };
     reply::error(status, answer::error(id, error.code(), &error.to_string(), None))
 }

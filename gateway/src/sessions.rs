@@ -112,11 +112,6 @@ impl Sessions {
         self.open.remove(&session.id);
         session.ended.notify_waiters();
     }
-
-    /// Sessions open now.
-    pub(crate) fn count(&self) -> usize {
-        self.open.len()
-    }
 }
 
 impl Session {
@@ -146,7 +141,8 @@ impl Session {
     }
 
     fn is_idle(&self) -> bool {
-        let idle = self.opened.elapsed().as_secs().saturating_sub(self.used_s.load(Ordering::Relaxed));
+        let idle =
+            self.opened.elapsed().as_secs().saturating_sub(self.used_s.load(Ordering::Relaxed));
         idle > IDLE_MAX.as_secs()
     }
 }

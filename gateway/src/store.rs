@@ -44,15 +44,22 @@ pub struct StoreSettings {
     pub file: PathBuf,
     /// Connections that read.
     pub readers: u32,
-    /// How long a statement waits for a lock or a connection.
+    /// How long a statement waits for the lock of a foreign process.
     pub busy: Duration,
+    /// How long a statement waits for those before it.
+    pub queue: Duration,
 }
 
 impl StoreSettings {
     /// The usual settings for `file`.
     #[must_use]
     pub fn new(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), readers: 4, busy: Duration::from_secs(5) }
+        Self {
+            file: file.into(),
+            readers: 4,
+            busy: Duration::from_secs(5),
+            queue: Duration::from_secs(10),
+        }
     }
 }
 
@@ -181,6 +188,17 @@ pub struct Cursor {
     pub id: String,
 }
 
+/// Where one live card stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The card.
+    pub id: String,
+    /// Its version.
+    pub version: u64,
+    /// Its state.
+    pub state: State,
+}
+
 /// What a beginning of an id stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
@@ -280,6 +298,14 @@ impl Store {
         rows::unsettled(self).await
     }
 
+    /// Where every card stands that is not settled, without reading the cards.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn standing(&self) -> Result<Vec<Standing>, StoreFault> {
+        rows::standing(self).await
+    }
+
     /// Removes answers that ended before `now_ms` and settled cards of before `cards_ms`, at
     /// most [`PRUNE_ROWS_MAX`] each. Says how many rows went.
     ///
@@ -294,7 +320,11 @@ impl Store {
     }
 
     fn damaged(&self, error: &CardFault) -> StoreFault {
-        StoreFault::Corrupt { file: self.file.display().to_string(), cause: error.to_string() }
+        self.corrupt(error.to_string())
+    }
+
+    fn corrupt(&self, cause: String) -> StoreFault {
+        StoreFault::Corrupt { file: self.file.display().to_string(), cause }
     }
 }
 
@@ -303,8 +333,9 @@ fn fault(file: &Path, error: &sqlx::Error) -> StoreFault {
     let code = error.as_database_error().and_then(DatabaseError::code);
     let primary = code.and_then(|code| code.parse::<u32>().ok()).map(|code| code & 0xff);
     let (file, cause) = (file.display().to_string(), error.to_string());
-    match primary {
-        Some(11 | 26) => StoreFault::Corrupt { file, cause },
-        _ => StoreFault::Unavailable { file, cause },
+    if matches!(primary, Some(11 | 26)) {
+        StoreFault::Corrupt { file, cause }
+    } else {
+        StoreFault::Unavailable { file, cause }
     }
 }

@@ -32,7 +32,11 @@ struct Wanted {
 }
 
 /// Opens the legacy GET stream of a session.
-pub(crate) fn standalone(shared: &Arc<Shared>, visit: &Visit, headers: &HeaderMap) -> Response<Body> {
+pub(crate) fn standalone(
+    shared: &Arc<Shared>,
+    visit: &Visit,
+    headers: &HeaderMap,
+) -> Response<Body> {
     if session_id(headers).is_none() || !takes_stream(headers) {
         return reply::not_allowed();
     }
@@ -139,7 +143,9 @@ impl Stream {
     /// Compares the agent's view with the one told last; false when the agent is gone.
     async fn changed(&mut self, events: &EventSender) -> Result<bool, Gone> {
         let generation = Arc::clone(&self.generations.borrow_and_update());
-        let Some(scope) = generation.scopes.get(&self.visit.principal.agent) else { return Ok(false) };
+        let Some(scope) = generation.scopes.get(&self.visit.principal.agent) else {
+            return Ok(false);
+        };
         let before = self.visit.view();
         let Some(now) = scope.view(self.visit.server.as_ref()) else { return Ok(false) };
         let changes = [

@@ -25,7 +25,7 @@ mod tests;
 
 use crate::upstream::gate::CALLS_MAX;
 use crate::upstream::handshake::Greeter;
-use crate::upstream::http::Endpoint;
+use crate::upstream::http::{Address, Endpoint};
 use crate::upstream::keeper::{Keeper, Standing, Upstream, Way};
 use crate::upstream::link::{Fault, Link};
 use crate::upstream::message::{Outgoing, Voice};
@@ -42,6 +42,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
 
 pub use message::{Failure, Forward, Log, Reply};
 pub use session::Era;
@@ -96,6 +97,7 @@ impl Upstreams {
         let mut offers = Catalogue::default();
         let mut upstreams = BTreeMap::new();
         let mut ways = Vec::new();
+        let mut tls = None;
         for server in servers {
             let status = if server.enabled { Status::Starting } else { Status::Disabled };
             offers
@@ -104,7 +106,8 @@ impl Upstreams {
             let upstream = Arc::new(Upstream::new(server));
             let name = upstream.server.name.clone();
             if upstream.server.enabled {
-                ways.push((Arc::clone(&upstream), way(&upstream, &settings)?));
+                let way = way(&upstream, &settings, &mut tls)?;
+                ways.push((Arc::clone(&upstream), way));
             } else {
                 let reason = "the operator switched the server off".to_owned();
                 upstream.standing.send_replace(Standing::Down(reason));
@@ -123,14 +126,13 @@ impl Upstreams {
         for (upstream, way) in ways {
             let keeper = Keeper {
                 upstream,
-                way,
                 greeter: greeter.clone(),
                 catalogue: Arc::clone(&catalogue),
                 tools_max: settings.tools_max,
                 line_bytes_max: settings.result_bytes_max + ENVELOPE_BYTES_MAX,
                 stop: stopping.clone(),
             };
-            tasks.spawn(keeper.run());
+            tasks.spawn(keeper.run(way));
         }
         let tasks = Mutex::new(tasks);
         Ok(Self { inner: Arc::new(Inner { servers: upstreams, catalogue, stop, tasks }) })
@@ -192,7 +194,11 @@ impl Upstreams {
     }
 }
 
-fn way(upstream: &Arc<Upstream>, settings: &Arc<UpstreamSettings>) -> Result<Way, UpstreamError> {
+fn way(
+    upstream: &Upstream,
+    settings: &UpstreamSettings,
+    tls: &mut Option<TlsConnector>,
+) -> Result<Way, UpstreamError> {
     let server = &upstream.server;
     match &server.transport {
         Transport::Stdio { command, args, env, cwd } => {
@@ -207,7 +213,9 @@ fn way(upstream: &Arc<Upstream>, settings: &Arc<UpstreamSettings>) -> Result<Way
         }
         Transport::Http { url, headers } => {
             let headers = settings::resolve(server, headers)?;
-            Ok(Way::Http(Endpoint::new(upstream, url, &headers, settings)?))
+            let address = Address { url, headers: &headers };
+            let (endpoint, errands) = Endpoint::new(upstream, address, settings, tls)?;
+            Ok(Way::Http(endpoint, errands))
         }
     }
 }

@@ -39,7 +39,8 @@ impl Counters {
     /// Counts a call that starts; the guard counts its end.
     pub(crate) fn start(&self, agent: &AgentName, counts_minutes: bool) -> Running {
         let found = self.agents.get(agent).map(|counter| Arc::clone(counter.value()));
-        let counter = found.unwrap_or_else(|| Arc::clone(self.agents.entry(agent.clone()).or_default().value()));
+        let counter = found
+            .unwrap_or_else(|| Arc::clone(self.agents.entry(agent.clone()).or_default().value()));
         counter.concurrent.fetch_add(1, Ordering::Relaxed);
         if counts_minutes {
             counter.started.lock().push_back(Instant::now());

@@ -1,6 +1,6 @@
 //! What the admin API tells about the generation that serves.
 
-use crate::admin::{Views, diagnostic_json};
+use crate::admin::Views;
 use crate::scopes::Scopes;
 use portcullis_policy::diagnostic::Diagnostic;
 use portcullis_policy::scope::{Approve, Scope, Shown};
@@ -22,7 +22,9 @@ pub(crate) fn views(scopes: Scopes, findings: Vec<Diagnostic>) -> Views {
             };
             generation.scopes.iter().map(|(name, scope)| (name.clone(), summary(scope))).collect()
         }),
-        agent: Box::new(move |name| agent.snapshot().scopes.get(name).map(|scope| effective(scope))),
+        agent: Box::new(move |name| {
+            agent.snapshot().scopes.get(name).map(|scope| effective(scope))
+        }),
         diagnostics: Box::new(move || {
             let mut all = findings.clone();
             all.extend(scopes.snapshot().diagnostics.iter().cloned());
@@ -31,7 +33,8 @@ pub(crate) fn views(scopes: Scopes, findings: Vec<Diagnostic>) -> Views {
         title: Box::new(move |card| {
             let asked = card.asked();
             let generation = titles.snapshot();
-            let tool = generation.scopes.get(&asked.agent)?.tool(&asked.server, asked.tool.as_str())?;
+            let tool =
+                generation.scopes.get(&asked.agent)?.tool(&asked.server, asked.tool.as_str())?;
             tool.offer.title.clone()
         }),
     }
@@ -70,9 +73,4 @@ fn effective(scope: &Scope) -> Value {
         "instructions": &*scope.all.instructions,
         "diagnostics": Vec::<Value>::new(),
     })
-}
-
-/// A finding as the API shows it.
-pub(crate) fn finding(diagnostic: &Diagnostic) -> Value {
-    diagnostic_json(diagnostic)
 }

@@ -182,16 +182,13 @@ impl<'a> Reader<'a> {
         let start = self.enter(b'{')?;
         let base = self.names.len();
         let mut many: BTreeSet<Cow<'a, str>> = BTreeSet::new();
-        if !self.close(b'}')? {
-            loop {
-                self.count()?;
-                let name = self.name(base, &mut many)?;
-                self.expect(b':')?;
-                member(self, &name)?;
-                if !self.more(b'}')? {
-                    break;
-                }
-            }
+        let mut more = !self.close(b'}')?;
+        while more {
+            self.count()?;
+            let name = self.name(base, &mut many)?;
+            self.expect(b':')?;
+            member(self, &name)?;
+            more = self.more(b'}')?;
         }
         self.names.truncate(base);
         self.leave(start)
@@ -206,14 +203,11 @@ impl<'a> Reader<'a> {
         F: FnMut(&mut Self) -> Result<(), JsonError>,
     {
         let start = self.enter(b'[')?;
-        if !self.close(b']')? {
-            loop {
-                self.count()?;
-                element(self)?;
-                if !self.more(b']')? {
-                    break;
-                }
-            }
+        let mut more = !self.close(b']')?;
+        while more {
+            self.count()?;
+            element(self)?;
+            more = self.more(b']')?;
         }
         self.leave(start)
     }
@@ -262,10 +256,10 @@ impl<'a> Reader<'a> {
         base: usize,
         many: &mut BTreeSet<Cow<'a, str>>,
     ) -> Result<Cow<'a, str>, JsonError> {
-        let (_, name) = self.string().map_err(|e| match e.fault {
-            JsonFault::Type => JsonError { fault: JsonFault::Character, at: e.at },
-            _ => e,
-        })?;
+        if self.peek()? != Kind::String {
+            return Err(self.refuse(JsonFault::Character));
+        }
+        let (_, name) = self.string()?;
         let seen = self.names.get(base..).unwrap_or_default();
         let fresh = if seen.len() < LINEAR_NAMES_MAX {
             let fresh = !seen.contains(&name);

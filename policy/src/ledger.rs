@@ -4,6 +4,7 @@
 //! it chooses its one outcome. Whoever calls [`step`] makes the result true by a conditional
 //! update of the store, and only then carries out the effects. [`words`] is what callers read.
 
+mod asked;
 mod card;
 mod spelled;
 pub mod words;
@@ -15,7 +16,8 @@ use crate::canonical::Digest;
 use crate::definition::OnCallerGone;
 use crate::name::ServerName;
 
-pub use card::{Asked, Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict, key};
+pub use asked::{Asked, key};
+pub use card::{Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict};
 
 /// Something that happened to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,7 +95,7 @@ pub enum Unmoved {
     #[error("that does not apply to a card that is {}", .0.as_str())]
     Idle(State),
     /// The policy does not let this role decide the card.
-    #[error("a {} does not decide this card", words::role(*.0))]
+    #[error("the {} does not decide this card", words::role(*.0))]
     NotApprover(crate::definition::Approver),
 }
 

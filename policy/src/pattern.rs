@@ -54,15 +54,12 @@ impl Pattern {
                     retry = Some((pattern.clone(), rest.clone()));
                     continue;
                 }
-                Some(p) => {
-                    let mut after = rest.clone();
-                    if let Some(t) = after.next()
-                        && (p == '?' || same(p, t))
-                    {
-                        (pattern, rest) = (ahead, after);
-                        continue;
-                    }
+                Some(p) if rest.clone().next().is_some_and(|t| p == '?' || same(p, t)) => {
+                    rest.next();
+                    pattern = ahead;
+                    continue;
                 }
+                Some(_) => {}
                 None if rest.as_str().is_empty() => return true,
                 None => {}
             }

@@ -1,6 +1,10 @@
 //! An agent that speaks raw JSON-RPC over HTTP, in either era.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// The newest revision.
@@ -91,7 +95,9 @@ impl Agent {
             hello: Value::Null,
         };
         match speaks {
-            Speaks::Modern => agent.hello = agent.request("server/discover", json!({})).await?.result(),
+            Speaks::Modern => {
+                agent.hello = agent.request("server/discover", json!({})).await?.result()
+            }
             Speaks::Legacy(version) => agent.handshake(version).await?,
         }
         if agent.hello.is_null() {
@@ -143,13 +149,22 @@ impl Agent {
         let mut extra = self.headers();
         if self.speaks == Speaks::Modern {
             extra.push(("mcp-method", method.to_owned()));
-            let named: Option<Value> = serde_json::from_str(params).ok();
-            let name = named.and_then(|p| Some(p.get("name").or(p.get("uri"))?.as_str()?.to_owned()));
+            let members: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(params).ok();
+            let name = members.and_then(|members| {
+                let raw = members.get("name").or(members.get("uri"))?;
+                serde_json::from_str::<String>(raw.get()).ok()
+            });
             if let Some(name) = name {
-                extra.push(("mcp-name", name));
+                // MCP 2026-07-28, streamable HTTP: what is not plain ASCII travels encoded.
+                let plain = name.bytes().all(|b| b.is_ascii_graphic());
+                let encoded = || format!("=?base64?{}?=", STANDARD.encode(&name));
+                extra.push(("mcp-name", if plain { name.clone() } else { encoded() }));
             }
         }
-        let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#, self.with_meta(params));
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#,
+            self.with_meta(params)
+        );
         self.post(&body, &extra).await
     }
 
@@ -207,7 +222,11 @@ impl Agent {
     ///
     /// # Errors
     /// A text if no answer came.
-    pub async fn send(&self, body: &str, headers: &[(&str, String)]) -> Result<reqwest::Response, String> {
+    pub async fn send(
+        &self,
+        body: &str,
+        headers: &[(&str, String)],
+    ) -> Result<reqwest::Response, String> {
         let mut request = self
             .http
             .post(&self.url)

@@ -115,7 +115,7 @@ impl House {
     pub async fn from(folder: Folder) -> Result<Self, StartError> {
         let config = Config::load(Some(&folder.path().join("gateway.yaml")), &BTreeMap::new())
             .map_err(StartError::from)?;
-        let gateway = Gateway::bind(config).await?;
+        let gateway = Gateway::bind_as(config, binary()).await?;
         let addresses = gateway.addresses();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(gateway.serve(async {
@@ -187,9 +187,16 @@ impl House {
     ///
     /// # Panics
     /// If no answer comes.
-    pub async fn api_as(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+    pub async fn api_as(
+        &self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
         let method = method.parse().unwrap_or(reqwest::Method::GET);
-        let mut request = self.http.request(method, format!("{}{path}", self.admin)).bearer_auth(token);
+        let mut request =
+            self.http.request(method, format!("{}{path}", self.admin)).bearer_auth(token);
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -252,6 +259,22 @@ impl House {
     }
 }
 
+/// The gateway's own binary, beside the test's.
+///
+/// # Panics
+/// If it was not built.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_else(|e| fail(&e));
+    let binary = test.parent().and_then(Path::parent).map(|dir| dir.join("portcullis"));
+    match binary {
+        Some(binary) if binary.exists() => binary,
+        _ => fail(
+            &"the gateway's binary is missing: run `cargo build --workspace --bins` with the same profile first",
+        ),
+    }
+}
+
 /// The token a test gives an agent.
 #[must_use]
 pub fn token(agent: &str) -> String {
@@ -261,7 +284,8 @@ pub fn token(agent: &str) -> String {
 }
 
 /// Names of agents that tests may use; each has its token in the token file.
-pub const AGENTS: &[&str] = &["support", "assistant", "other", "a1", "a2", "a3", "a4", "a5", "a6", "a7"];
+pub const AGENTS: &[&str] =
+    &["support", "assistant", "other", "a1", "a2", "a3", "a4", "a5", "a6", "a7"];
 
 fn gateway_yaml(spec: &str) -> String {
     format!(

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod corpus;
+pub mod driver;
 pub mod fixture;
 pub mod house;
 pub mod upstream;

@@ -164,7 +164,8 @@ impl Upstream {
         calls
             .filter_map(|r| {
                 let call: Frame<'_> = serde_json::from_str(&r.body).ok()?;
-                let params: BTreeMap<String, &RawValue> = serde_json::from_str(call.params?.get()).ok()?;
+                let params: BTreeMap<String, &RawValue> =
+                    serde_json::from_str(call.params?.get()).ok()?;
                 let name: String = serde_json::from_str(params.get("name")?.get()).ok()?;
                 let arguments = params.get("arguments").map(|raw| raw.get().to_owned());
                 (name == tool).then(|| arguments.unwrap_or_default())
@@ -194,7 +195,11 @@ struct Frame<'a> {
     params: Option<&'a RawValue>,
 }
 
-async fn answer(State(inner): State<Arc<Inner>>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+async fn answer(
+    State(inner): State<Arc<Inner>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
     let text = String::from_utf8_lossy(&body).into_owned();
     let Ok(frame) = serde_json::from_str::<Frame<'_>>(&text) else {
         return plain(StatusCode::ACCEPTED, String::new());
@@ -202,7 +207,8 @@ async fn answer(State(inner): State<Arc<Inner>>, headers: HeaderMap, body: Bytes
     let names = headers.iter().map(|(name, value)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     });
-    let received = Received { headers: names.collect(), body: text.clone(), method: frame.method.clone() };
+    let received =
+        Received { headers: names.collect(), body: text.clone(), method: frame.method.clone() };
     if let Ok(mut all) = inner.received.lock() {
         all.push(received);
     }
@@ -223,7 +229,8 @@ async fn answer(State(inner): State<Arc<Inner>>, headers: HeaderMap, body: Bytes
 }
 
 fn other(offer: &Offer, id: &str, method: &str, text: &str) -> Response<Body> {
-    let capabilities = r#"{"tools":{"listChanged":true},"resources":{},"prompts":{},"completions":{}}"#;
+    let capabilities =
+        r#"{"tools":{"listChanged":true},"resources":{},"prompts":{},"completions":{}}"#;
     let body = match method {
         "initialize" => format!(
             r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"serverInfo":{{"name":"recorder","version":"1"}}}}"#
@@ -240,11 +247,19 @@ fn other(offer: &Offer, id: &str, method: &str, text: &str) -> Response<Body> {
         }
         "prompts/get" => {
             let name = member(text, "name");
-            format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{name}}}}}]}}"#)
+            format!(
+                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{name}}}}}]}}"#
+            )
         }
-        "completion/complete" => r#"{"completion":{"values":["one"],"total":1,"hasMore":false}}"#.to_owned(),
+        "completion/complete" => {
+            r#"{"completion":{"values":["one"],"total":1,"hasMore":false}}"#.to_owned()
+        }
         "ping" => "{}".to_owned(),
-        _ => return json(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#)),
+        _ => {
+            return json(format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#
+            ));
+        }
     };
     result(id, &body)
 }
@@ -347,7 +362,9 @@ fn member(text: &str, name: &str) -> String {
     let params = frame.and_then(|frame| frame.params.map(RawValue::get));
     let members: Option<BTreeMap<String, &RawValue>> =
         params.and_then(|params| serde_json::from_str(params).ok());
-    members.and_then(|members| members.get(name).map(|raw| raw.get().to_owned())).unwrap_or_default()
+    members
+        .and_then(|members| members.get(name).map(|raw| raw.get().to_owned()))
+        .unwrap_or_default()
 }
 
 fn unsupported(id: &str, modern: bool) -> Response<Body> {

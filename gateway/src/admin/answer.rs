@@ -1,8 +1,8 @@
 //! Answers of the admin API: JSON, never stored, never framed.
 
 use axum::Json;
-use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::StatusCode;
+use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 

@@ -128,7 +128,8 @@ fn filter(wanted: &Wanted) -> Result<Filter, Fault> {
         filter.states.push(state);
     }
     if let Some(agent) = &wanted.agent {
-        let agent = AgentName::new(agent).map_err(|error| Fault::bad("agent", error.to_string()))?;
+        let agent =
+            AgentName::new(agent).map_err(|error| Fault::bad("agent", error.to_string()))?;
         filter.agent = Some(agent);
     }
     filter.runs.extend(wanted.run.clone());

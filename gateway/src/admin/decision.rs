@@ -1,8 +1,8 @@
 //! `POST /v1/approvals/{id}/decision`: on record first, then in effect.
 
+use super::Api;
 use super::answer::Fault;
 use super::approvals::{find, unavailable};
-use super::Api;
 use crate::audit::{AuditError, Choice, Decided};
 use crate::identity::Admin;
 use axum::body::Bytes;

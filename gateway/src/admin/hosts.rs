@@ -26,7 +26,8 @@ impl Hosts {
     pub fn new(address: SocketAddr, public: &[&str]) -> Self {
         let port = address.port();
         let mut authorities = BTreeSet::from([address.to_string()]);
-        authorities.extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
+        authorities
+            .extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
         authorities.extend(public.iter().filter_map(|url| authority(url)));
         Self { authorities, literals: Literals::Listed }
     }
@@ -102,17 +103,27 @@ mod tests {
     fn only_its_own_names_and_pages() {
         let address = "127.0.0.1:7778".parse().unwrap();
         let hosts = Hosts::new(address, &["https://Gate.example", "http://gate.example:8080/"]);
-        for host in ["127.0.0.1:7778", "localhost:7778", "LOCALHOST:7778", "[::1]:7778", "gate.example"] {
+        for host in
+            ["127.0.0.1:7778", "localhost:7778", "LOCALHOST:7778", "[::1]:7778", "gate.example"]
+        {
             assert!(admits(&hosts, &[host], &[]), "{host}");
         }
-        for host in ["localhost", "localhost:1", "127.0.0.2:7778", "evil.example", "localhost:7778.evil"] {
+        for host in
+            ["localhost", "localhost:1", "127.0.0.2:7778", "evil.example", "localhost:7778.evil"]
+        {
             assert!(!admits(&hosts, &[host], &[]), "{host}");
         }
         assert!(!admits(&hosts, &[], &[]));
         assert!(!admits(&hosts, &["localhost:7778", "localhost:7778"], &[]));
         let own = "http://localhost:7778";
         assert!(admits(&hosts, &["localhost:7778"], &[own]));
-        for origin in ["null", "http://evil.example", "http://localhost:1", "file://", "http://a@localhost:7778"] {
+        for origin in [
+            "null",
+            "http://evil.example",
+            "http://localhost:1",
+            "file://",
+            "http://a@localhost:7778",
+        ] {
             assert!(!admits(&hosts, &["localhost:7778"], &[origin]), "{origin}");
         }
         assert!(!admits(&hosts, &["localhost:7778"], &[own, own]));

@@ -142,14 +142,15 @@ fn a_decision_says_who_and_over_what() {
 fn many_writers_leave_whole_lines_without_a_gap() {
     let folder = Folder::new("many");
     let audit = Audit::open(&folder.0, Durability::Os).unwrap();
+    let write = || {
+        let agent = agent();
+        for _ in 0..200 {
+            audit.intent(&Intent { asked: asked(&agent, "a") }).unwrap();
+        }
+    };
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| {
-                let agent = agent();
-                for _ in 0..200 {
-                    audit.intent(&Intent { asked: asked(&agent, "a") }).unwrap();
-                }
-            });
+            scope.spawn(write);
         }
     });
     let seqs: Vec<u64> = folder.records(1).iter().map(|r| r["seq"].as_u64().unwrap()).collect();

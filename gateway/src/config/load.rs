@@ -24,7 +24,7 @@ const RESULT_KEEP_DEFAULT: Duration = Duration::from_secs(600);
 const RESULT_KEEP: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
 /// Bounds of the time that a call is held.
-const HOLD: RangeInclusive<Duration> = Duration::from_secs(1)..=HOLD_MAX;
+const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOLD_MAX;
 /// Bounds of the size of requests.
 const REQUEST_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 30;
 /// Bounds of the size of results.

@@ -14,6 +14,8 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 pub(crate) const INVALID_PARAMS: i64 = -32602;
 /// Not one JSON-RPC message.
 pub(crate) const INVALID_REQUEST: i64 = -32600;
+/// Ours: the HTTP request was turned away; its status says why.
+pub(crate) const NOT_ADMITTED: i64 = 4600;
 /// Ours: the store of approvals cannot be used.
 pub(crate) const STORE_UNAVAILABLE: i64 = 4601;
 /// Ours: the audit record cannot be written.
@@ -89,7 +91,8 @@ pub(crate) fn tool_error(text: &str, remedy: Remedy, approval: Option<&str>) -> 
 
 /// A tool result with one text.
 pub(crate) fn tool_text(text: &str, structured: Option<&str>) -> String {
-    let structured = structured.map_or(String::new(), |json| format!(",\"structuredContent\":{json}"));
+    let structured =
+        structured.map_or(String::new(), |json| format!(",\"structuredContent\":{json}"));
     format!(
         "{{\"content\":[{{\"type\":\"text\",\"text\":{}}}]{structured},\"resultType\":\"complete\"}}",
         quote(text)

@@ -229,7 +229,7 @@ fn params(found: &mut Found, body: &Bytes, reader: &mut Reader<'_>) -> Result<()
     });
     match (refused, read) {
         (Some(refused), _) => Err(refused),
-        (None, read) => Ok(drop(read?)),
+        (None, read) => read.map(|_| ()).map_err(EnvelopeError::from),
     }
 }
 
@@ -268,7 +268,9 @@ impl Found {
         let Some(method) = self.method else {
             return match (self.result, self.error, &self.id) {
                 (true, false, Some(_)) | (false, true, Some(_)) => Ok(Message::Response),
-                _ => Err(EnvelopeError::Shape("it has neither `method` nor exactly one of `result` and `error`")),
+                _ => Err(EnvelopeError::Shape(
+                    "it has neither `method` nor exactly one of `result` and `error`",
+                )),
             };
         };
         if answer {
@@ -281,10 +283,14 @@ impl Found {
             return Ok(Message::Notification { method, params: self.members });
         };
         if !matches!(id.kind(), Kind::String | Kind::Number) || id.bytes().len() > ID_BYTES_MAX {
-            return Err(EnvelopeError::Shape("`id` must be a string or an integer of at most 256 bytes"));
+            return Err(EnvelopeError::Shape(
+                "`id` must be a string or an integer of at most 256 bytes",
+            ));
         }
         if id.kind() == Kind::Number && id.as_str().contains(['.', 'e', 'E']) {
-            return Err(EnvelopeError::Shape("`id` must be a string or an integer of at most 256 bytes"));
+            return Err(EnvelopeError::Shape(
+                "`id` must be a string or an integer of at most 256 bytes",
+            ));
         }
         Ok(Message::Request(Call { id, method, params: self.members, meta: self.meta }))
     }

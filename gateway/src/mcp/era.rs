@@ -1,6 +1,8 @@
 //! Which revision a request speaks. The request's own metadata decides, never its method.
 
-use crate::mcp::answer::{HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION};
+use crate::mcp::answer::{
+    HEADER_MISMATCH, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, UNSUPPORTED_VERSION,
+};
 use crate::mcp::envelope::{Call, Raw};
 use crate::mcp::headers::{self, HeaderMismatch, single};
 use crate::mcp::method::Method;
@@ -60,7 +62,11 @@ pub(crate) fn judge(headers: &HeaderMap, call: &Call) -> Result<(Era, Method), E
         (None, None) => Era::Legacy,
         (Some(header), None) => without_metadata(header)?,
         (None, Some(_)) => {
-            return Err(EraError::new(400, HEADER_MISMATCH, "header `MCP-Protocol-Version` is missing"));
+            return Err(EraError::new(
+                400,
+                HEADER_MISMATCH,
+                "header `MCP-Protocol-Version` is missing",
+            ));
         }
         (Some(header), Some(meta)) => {
             with_metadata(header, meta, call)?;
@@ -100,7 +106,11 @@ fn without_metadata(header: &str) -> Result<Era, EraError> {
 
 fn with_metadata(header: &str, meta: &Raw, call: &Call) -> Result<(), EraError> {
     let Some(version) = meta.text() else {
-        return Err(EraError::new(400, INVALID_PARAMS, "`io.modelcontextprotocol/protocolVersion` must be a string"));
+        return Err(EraError::new(
+            400,
+            INVALID_PARAMS,
+            "`io.modelcontextprotocol/protocolVersion` must be a string",
+        ));
     };
     if version != header {
         return Err(EraError::new(
@@ -125,7 +135,8 @@ fn with_metadata(header: &str, meta: &Raw, call: &Call) -> Result<(), EraError> 
 
 fn unsupported(version: &str, code: i64) -> EraError {
     let requested: String = version.chars().take(64).collect();
-    let supported: Vec<String> = std::iter::once(MODERN).chain(LEGACY.iter().copied()).map(quote).collect();
+    let supported: Vec<String> =
+        std::iter::once(MODERN).chain(LEGACY.iter().copied()).map(quote).collect();
     EraError {
         status: 400,
         code,

@@ -27,23 +27,25 @@ pub(crate) fn single<'a>(
     if values.next().is_some() {
         return Err(HeaderMismatch(format!("header `{name}` is repeated")));
     }
-    let text = value.to_str().map_err(|_| HeaderMismatch(format!("header `{name}` is not ASCII")))?;
+    let text =
+        value.to_str().map_err(|_| HeaderMismatch(format!("header `{name}` is not ASCII")))?;
     if text.len() > VALUE_BYTES_MAX {
-        return Err(HeaderMismatch(format!("header `{name}` is longer than {VALUE_BYTES_MAX} bytes")));
+        return Err(HeaderMismatch(format!(
+            "header `{name}` is longer than {VALUE_BYTES_MAX} bytes"
+        )));
     }
     Ok(Some(text.trim_matches([' ', '\t'])))
 }
 
 /// Undoes `=?base64?…?=`; anything else is literal.
 fn decoded(name: &str, value: &str) -> Result<String, HeaderMismatch> {
-    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+    let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="))
+    else {
         return Ok(value.to_owned());
     };
-    STANDARD
-        .decode(inner)
-        .ok()
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| HeaderMismatch(format!("header `{name}` has an encoded value that cannot be decoded")))
+    STANDARD.decode(inner).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+        HeaderMismatch(format!("header `{name}` has an encoded value that cannot be decoded"))
+    })
 }
 
 /// Checks `Mcp-Method` and `Mcp-Name` of a modern request; `named` is the value the latter
@@ -56,7 +58,9 @@ pub(crate) fn check_standard(
     let method = single(headers, "mcp-method")?
         .ok_or_else(|| HeaderMismatch("header `Mcp-Method` is missing".to_owned()))?;
     if method != call.method {
-        return Err(HeaderMismatch("header `Mcp-Method` differs from the body's `method`".to_owned()));
+        return Err(HeaderMismatch(
+            "header `Mcp-Method` differs from the body's `method`".to_owned(),
+        ));
     }
     let Some(named) = named else { return Ok(()) };
     let name = single(headers, "mcp-name")?
@@ -88,12 +92,16 @@ pub(crate) fn check_params(
                 return Err(HeaderMismatch(format!("header `Mcp-Param-{name}` is missing")));
             }
             (Some(_), None) => {
-                return Err(HeaderMismatch(format!("header `Mcp-Param-{name}` has no argument in the body")));
+                return Err(HeaderMismatch(format!(
+                    "header `Mcp-Param-{name}` has no argument in the body"
+                )));
             }
             (Some(value), Some(argument)) => {
                 let value = value.to_str().unwrap_or_default().trim_matches([' ', '\t']);
                 if !agrees(&decoded(name, value)?, &argument) {
-                    return Err(HeaderMismatch(format!("header `Mcp-Param-{name}` differs from the body")));
+                    return Err(HeaderMismatch(format!(
+                        "header `Mcp-Param-{name}` differs from the body"
+                    )));
                 }
             }
         }

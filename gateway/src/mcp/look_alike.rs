@@ -9,9 +9,26 @@ pub(crate) const ENVELOPE: &[&str] = &["jsonrpc", "id", "method", "params", "res
 
 /// Members of `params` in any request the gateway reads.
 pub(crate) const PARAMS: &[&str] = &[
-    "name", "arguments", "_meta", "uri", "cursor", "ref", "argument", "context", "protocolVersion",
-    "capabilities", "clientInfo", "level", "taskId", "inputResponses", "requestState",
-    "notifications", "requestId", "reason", "progressToken", "task",
+    "name",
+    "arguments",
+    "_meta",
+    "uri",
+    "cursor",
+    "ref",
+    "argument",
+    "context",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "level",
+    "taskId",
+    "inputResponses",
+    "requestState",
+    "notifications",
+    "requestId",
+    "reason",
+    "progressToken",
+    "task",
 ];
 
 /// Members of `_meta` that the protocol reserves.
@@ -68,8 +85,17 @@ mod tests {
     #[test]
     fn what_folds_to_a_known_member_is_a_look_alike() {
         for bad in [
-            "Name", "NAME", "param\u{17f}", " arguments", "argu\u{200b}ments", "\u{ff4e}ame",
-            "tas\u{212a}Id", "ur\u{131}", "na\u{301}me", "name\0", "u\u{e0001}ri",
+            "Name",
+            "NAME",
+            "param\u{17f}",
+            " arguments",
+            "argu\u{200b}ments",
+            "\u{ff4e}ame",
+            "tas\u{212a}Id",
+            "ur\u{131}",
+            "na\u{301}me",
+            "name\0",
+            "u\u{e0001}ri",
         ] {
             let known = if bad.starts_with("param") { ENVELOPE } else { PARAMS };
             assert!(is_look_alike(bad, known), "{bad:?}");

@@ -39,25 +39,6 @@ impl Method {
         })
     }
 
-    /// The name on the wire.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Initialize => "initialize",
-            Self::Ping => "ping",
-            Self::Discover => "server/discover",
-            Self::ListTools => "tools/list",
-            Self::CallTool => "tools/call",
-            Self::ListResources => "resources/list",
-            Self::ListTemplates => "resources/templates/list",
-            Self::ReadResource => "resources/read",
-            Self::ListPrompts => "prompts/list",
-            Self::GetPrompt => "prompts/get",
-            Self::Complete => "completion/complete",
-            Self::SetLevel => "logging/setLevel",
-            Self::Listen => "subscriptions/listen",
-        }
-    }
-
     /// True if revision 2026-07-28 has the method.
     pub(crate) fn is_modern(self) -> bool {
         !matches!(self, Self::Initialize | Self::Ping | Self::SetLevel)

@@ -69,7 +69,9 @@ pub(crate) enum Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full(bytes) => f.debug_tuple("Full").field(&bytes.as_ref().map(Bytes::len)).finish(),
+            Self::Full(bytes) => {
+                f.debug_tuple("Full").field(&bytes.as_ref().map(Bytes::len)).finish()
+            }
             Self::Stream { .. } => f.write_str("Stream"),
         }
     }

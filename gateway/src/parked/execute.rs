@@ -1,10 +1,11 @@
 //! Running an approved call: judged anew, committed as executing, then run, once.
 
 use super::memory::Start;
-use super::step::{self, Stuck};
+use super::step::{self as steps, Stuck};
 use super::{Executed, Inner};
+use crate::store::StoreFault;
 use portcullis_policy::decide::Permit;
-use portcullis_policy::ledger::{Card, Effect, Event, Outcome, State, Unmoved};
+use portcullis_policy::ledger::{Card, Effect, Event, Outcome, State, Unmoved, step};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -20,72 +21,77 @@ pub(super) fn offer(inner: &Arc<Inner>, id: &str) {
     }
     let (work, id) = (Arc::clone(inner), id.to_owned());
     inner.tasks.spawn(async move {
-        execute(&work, &id).await;
+        let deserted = execute(&work, &id).await;
         work.memory.release(&id);
+        if deserted {
+            // Whoever came since found the execution taken care of.
+            offer(&work, &id);
+        }
     });
 }
 
-async fn execute(inner: &Arc<Inner>, id: &str) {
+enum Consumed {
+    Ready(Box<Card>, Permit),
+    // Its last caller left before; the approval is unused.
+    Deserted,
+    // It is not approved any more: whoever did that told the waiters.
+    Over,
+}
+
+// True if the approval is unused since nobody waited.
+async fn execute(inner: &Arc<Inner>, id: &str) -> bool {
     let (card, permit) = match consume(inner, id).await {
-        Ok(Some(consumed)) => consumed,
-        // Settled, or no more approved: whoever did that told the waiters.
-        Ok(None) => return,
+        Ok(Consumed::Ready(card, permit)) => (card, permit),
+        Ok(Consumed::Deserted) => return true,
+        Ok(Consumed::Over) => return false,
         Err(fault) => {
             tracing::error!(%fault, card = id, "an approved call did not start; it is tried again");
-            return;
+            return false;
         }
     };
-    let executed = run(inner, card, permit).await;
-    if let Some(executed) = executed {
+    if let Some(executed) = run(inner, *card, permit).await {
         finish(inner, id, &executed).await;
     }
+    false
 }
 
 // Uses the approval up: the card is executing in the store, or nothing may run.
-async fn consume(
-    inner: &Arc<Inner>,
-    id: &str,
-) -> Result<Option<(Card, Permit)>, crate::store::StoreFault> {
+async fn consume(inner: &Arc<Inner>, id: &str) -> Result<Consumed, StoreFault> {
     loop {
-        let Some(card) = inner.store.card(id).await? else { return Ok(None) };
-        if card.state() == State::Approved && step::overdue(inner, &card) {
-            step::settle_overdue(inner, id, State::Approved).await;
-            return Ok(None);
+        let Some(card) = inner.store.card(id).await? else { return Ok(Consumed::Over) };
+        if card.state() == State::Approved && steps::overdue(inner, &card) {
+            steps::settle_overdue(inner, id, State::Approved).await?;
+            return Ok(Consumed::Over);
         }
-        let now_ms = inner.settings.clock.wall_ms();
-        let Ok((next, effects)) = portcullis_policy::ledger::step(&card, Event::Execute, now_ms)
+        let Ok((next, effects)) = step(&card, Event::Execute, inner.settings.clock.wall_ms())
         else {
-            return Ok(None);
+            return Ok(Consumed::Over);
         };
         let approved = effects.into_iter().find_map(|effect| match effect {
             Effect::Run(approved) => Some(approved),
             Effect::Publish | Effect::Offer | Effect::Abort => None,
         });
-        let Some(approved) = approved else { return Ok(None) };
+        let Some(approved) = approved else { return Ok(Consumed::Over) };
         let permit = match (inner.runner.judge)(&card, &approved) {
             Ok(permit) => permit,
             Err(refusal) => {
                 revoke(inner, id, refusal.text).await?;
-                return Ok(None);
+                return Ok(Consumed::Over);
             }
         };
         // Nothing starts for a caller that is gone, and its approval stays unused.
         if !inner.memory.waited_for(id) {
-            return Ok(None);
+            return Ok(Consumed::Deserted);
         }
-        if step::commit(inner, &next, None).await? {
-            step::apply(inner, &next, &[Effect::Publish], None);
-            return Ok(Some((next, permit)));
+        if steps::commit(inner, &next, None).await? {
+            steps::apply(inner, &next, &[Effect::Publish], None);
+            return Ok(Consumed::Ready(Box::new(next), permit));
         }
     }
 }
 
-async fn revoke(
-    inner: &Arc<Inner>,
-    id: &str,
-    text: String,
-) -> Result<(), crate::store::StoreFault> {
-    match step::advance(inner, id, &Event::Revoke { text }, None).await {
+async fn revoke(inner: &Arc<Inner>, id: &str, text: String) -> Result<(), StoreFault> {
+    match steps::advance(inner, id, &Event::Revoke { text }, None).await {
         Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
         Err(Stuck::Store(fault)) => Err(fault),
     }
@@ -141,8 +147,8 @@ pub(super) async fn settle(
     inner: &Arc<Inner>,
     id: &str,
     executed: &Executed,
-) -> Result<(), crate::store::StoreFault> {
-    match step::advance(inner, id, &end(executed), Some(executed)).await {
+) -> Result<(), StoreFault> {
+    match steps::advance(inner, id, &end(executed), Some(executed)).await {
         Ok(_) | Err(Stuck::Missing) => Ok(()),
         // It was stopped while it ran, and its waiters know.
         Err(Stuck::Unmoved(
@@ -170,9 +176,9 @@ fn give_without_store(inner: &Arc<Inner>, id: &str, executed: &Executed) {
     let card = inner.memory.card(id);
     let ended = card.and_then(|card| {
         let now_ms = inner.settings.clock.wall_ms();
-        portcullis_policy::ledger::step(&card, end(executed), now_ms).ok()
+        step(&card, end(executed), now_ms).ok()
     });
-    if let Some(settlement) = ended.and_then(|(card, _)| step::settlement(&card, Some(executed))) {
+    if let Some(settlement) = ended.and_then(|(card, _)| steps::settlement(&card, Some(executed))) {
         inner.memory.answer(id, settlement);
     }
 }

@@ -8,9 +8,13 @@ use portcullis_policy::decide::{Request, Usage, over_parked};
 use portcullis_policy::ledger::{Asked, Card, Event, State};
 use portcullis_policy::scope::Scope;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 const ID_CHARS: usize = 26;
+/// How long a repeat waits for an answer that is being written to an earlier call.
+const HANDOVER: Duration = Duration::from_secs(1);
 
 /// Parks a call, joins its card, or hands out its kept answer.
 pub(super) async fn park(
@@ -19,21 +23,36 @@ pub(super) async fn park(
     request: &Request,
     scope: &Scope,
 ) -> Result<Ticket, ParkError> {
-    let _lane = inner.lane.lock().await;
-    if *inner.stopping.borrow() {
-        return Err(ParkError::Stopping);
-    }
     let asked = Asked::new(&caller.agent, &caller.run, request);
-    let key = asked.key();
+    let mut waited = false;
+    loop {
+        let lane = inner.lane.lock().await;
+        if *inner.stopping.borrow() {
+            return Err(ParkError::Stopping);
+        }
+        let key = asked.key();
+        if let Some(card) = inner.store.live(key).await? {
+            return Ok(join(inner, card).await?);
+        }
+        let now_ms = inner.settings.clock.wall_ms();
+        let Some((card, kept)) = inner.store.undelivered(key, now_ms).await? else {
+            return make(inner, asked, scope).await;
+        };
+        if waited || !inner.memory.held(card.id()) {
+            let settlement = step::told(&card, Some(&kept));
+            return Ok(Ticket::settled(inner, card, settlement));
+        }
+        drop(lane);
+        // The answer is on its way to an earlier call: whether it arrives decides between the
+        // same answer and a new card. A caller that is gone unnoticed never takes it.
+        drop(timeout(HANDOVER, inner.memory.quiet(card.id())).await);
+        waited = true;
+    }
+}
+
+async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket, ParkError> {
     let clock = &inner.settings.clock;
-    if let Some(card) = inner.store.live(key).await? {
-        return Ok(join(inner, card).await?);
-    }
-    if let Some((card, kept)) = inner.store.undelivered(key, clock.wall_ms()).await? {
-        let settlement = step::told(&card, Some(&kept));
-        return Ok(Ticket::settled(inner, card, settlement));
-    }
-    let usage = Usage { parked_calls: inner.memory.count(&caller.agent), ..Usage::default() };
+    let usage = Usage { parked_calls: inner.memory.count(&asked.agent), ..Usage::default() };
     if let Some(refusal) = over_parked(scope, &usage) {
         return Err(ParkError::Full(refusal));
     }
@@ -43,12 +62,12 @@ pub(super) async fn park(
     let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
     match inner.store.insert(&card).await {
         Ok(true) => {
-            inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+            step::announce(inner, &card);
             Ok(Ticket::seated(inner, card.id(), How::Made, seat))
         }
         Ok(false) => {
             inner.memory.forget(card.id());
-            match inner.store.live(key).await? {
+            match inner.store.live(card.asked().key()).await? {
                 Some(card) => Ok(join(inner, card).await?),
                 None => Err(ParkError::Stopping),
             }

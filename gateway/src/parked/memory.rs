@@ -9,7 +9,7 @@ use portcullis_policy::ledger::{Card, State};
 use portcullis_policy::name::AgentName;
 use std::collections::HashMap;
 use std::sync::Arc;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::task::AbortHandle;
 
 /// Progress that a waiting caller may be behind before it misses some.
@@ -71,6 +71,9 @@ struct Live {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     live: Mutex<HashMap<String, Live>>,
+    // Tickets of a card, settled or not, whose end is not known yet.
+    held: Mutex<HashMap<String, usize>>,
+    let_go: Notify,
 }
 
 /// What a look at one live card tells.
@@ -80,7 +83,6 @@ pub(super) struct Look {
     pub(super) state: State,
     pub(super) left_ms: Option<u64>,
     pub(super) waited_for: bool,
-    pub(super) claimed: bool,
 }
 
 impl Memory {
@@ -111,6 +113,39 @@ impl Memory {
         let entry = live.get_mut(id)?;
         entry.waiters += 1;
         Some(Seat { news: entry.news.subscribe(), progress: entry.progress.subscribe() })
+    }
+
+    /// A ticket for the card is out.
+    pub(super) fn hold(&self, id: &str) {
+        *self.held.lock().entry(id.to_owned()).or_default() += 1;
+    }
+
+    /// A ticket for the card came back.
+    pub(super) fn let_go(&self, id: &str) {
+        let mut held = self.held.lock();
+        if let Some(count) = held.get_mut(id) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(id);
+            }
+        }
+        self.let_go.notify_waiters();
+    }
+
+    /// True if a ticket for the card is out.
+    pub(super) fn held(&self, id: &str) -> bool {
+        self.held.lock().contains_key(id)
+    }
+
+    /// Waits until no ticket for the card is out.
+    pub(super) async fn quiet(&self, id: &str) {
+        loop {
+            let let_go = self.let_go.notified();
+            if !self.held(id) {
+                return;
+            }
+            let_go.await;
+        }
     }
 
     /// Gives a seat back. True if it was the last one of a card that is live.
@@ -147,8 +182,11 @@ impl Memory {
         let settled = settled.or_else(|| entry.news.borrow().settled.clone());
         entry.news.send_replace(News { card: Arc::new(card.clone()), settled });
         if card.state().is_settled() {
-            // The senders go with the entry; what they sent last stays readable.
-            live.remove(card.id());
+            // The senders go with the entry; what they sent last stays readable. What still runs
+            // of a settled card is ended.
+            if let Some(running) = live.remove(card.id()).and_then(|entry| entry.running) {
+                running.abort();
+            }
         }
         true
     }
@@ -198,13 +236,6 @@ impl Memory {
         }
     }
 
-    /// Ends the running call of a card.
-    pub(super) fn abort(&self, id: &str) {
-        if let Some(running) = self.live.lock().get_mut(id).and_then(|entry| entry.running.take()) {
-            running.abort();
-        }
-    }
-
     /// Calls of `agent` that wait.
     pub(super) fn count(&self, agent: &AgentName) -> u32 {
         let waits = |entry: &&Live| {
@@ -244,7 +275,6 @@ impl Memory {
             state: entry.state,
             left_ms: entry.deadline_ms.map(|deadline| deadline.saturating_sub(steady_ms)),
             waited_for: entry.waiters > 0,
-            claimed: entry.claimed,
         };
         live.iter().map(look).collect()
     }

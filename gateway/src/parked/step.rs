@@ -64,24 +64,24 @@ pub(super) fn apply(
     effects: &[Effect],
     executed: Option<&Executed>,
 ) {
-    let mut offer = false;
+    publish(inner, next, settlement(next, executed));
     for effect in effects {
         match effect {
-            Effect::Publish => {}
-            Effect::Offer => offer = true,
-            Effect::Abort => inner.memory.abort(next.id()),
-            Effect::Run(_) => {}
+            Effect::Publish => announce(inner, next),
+            Effect::Offer => execute::offer(inner, next.id()),
+            // Memory ends what runs of a card when the card settles; running is for `execute`.
+            Effect::Abort | Effect::Run(_) => {}
         }
-    }
-    publish(inner, next, settlement(next, executed));
-    if effects.iter().any(|effect| matches!(effect, Effect::Publish)) {
-        inner.changes.send_modify(|count| *count = count.wrapping_add(1));
-    }
-    if offer {
-        execute::offer(inner, next.id());
     }
 }
 
+/// Tells all who watch, but not the waiters, of a committed card.
+pub(super) fn announce(inner: &Inner, card: &Card) {
+    inner.settings.witness.see(card);
+    inner.changes.send_modify(|count| *count = count.wrapping_add(1));
+}
+
+/// Takes a committed card over into memory, and with it to its waiters.
 pub(super) fn publish(inner: &Arc<Inner>, card: &Card, settled: Option<Settlement>) {
     let clock = &inner.settings.clock;
     let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
@@ -135,16 +135,16 @@ fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept>
         }
         text(words::not_kept(card, u64::try_from(raw.len()).ok()))
     };
-    let (kind, bytes) = match (card.state(), executed) {
-        (State::Done, Some(Executed::Result { raw, is_error: false })) => {
-            fits(KeptKind::Result, raw)
+    let (kind, bytes) = match executed {
+        Some(Executed::Result { raw, is_error: false }) => fits(KeptKind::Result, raw),
+        Some(Executed::Result { raw, is_error: true }) => fits(KeptKind::ToolError, raw),
+        Some(Executed::Error { raw }) => fits(KeptKind::RpcError, raw),
+        Some(Executed::NotSent { .. } | Executed::Unknown { .. }) | None => {
+            if !matches!(card.state(), State::Done | State::Unknown | State::Denied) {
+                return None;
+            }
+            text(words::settled(card)?)
         }
-        (State::Done, Some(Executed::Result { raw, is_error: true })) => {
-            fits(KeptKind::ToolError, raw)
-        }
-        (State::Done, Some(Executed::Error { raw })) => fits(KeptKind::RpcError, raw),
-        (State::Done | State::Unknown | State::Denied, _) => text(words::settled(card)?),
-        _ => return None,
     };
     let keep_ms = u64::try_from(inner.settings.result_keep.as_millis()).unwrap_or(u64::MAX);
     let expires_ms = card.updated_ms().saturating_add(keep_ms);
@@ -165,7 +165,7 @@ pub(super) async fn decide(
     }
     if overdue(inner, &card) {
         // The sweep was not there yet; a late decision decides nothing.
-        settle_overdue(inner, id, card.state()).await;
+        settle_overdue(inner, id, card.state()).await?;
     }
     let event = Event::Decide { verdict: verdict.clone(), by: by.clone() };
     match advance(inner, id, &event, None).await {
@@ -181,17 +181,25 @@ pub(super) async fn decide(
     }
 }
 
-/// True if the time of a card is over on the steady clock.
+/// True if the time of a card is over: on the steady clock, or else by what its record says.
 pub(super) fn overdue(inner: &Inner, card: &Card) -> bool {
-    card.deadline().is_some()
-        && inner.memory.left_ms(card.id(), inner.settings.clock.steady_ms()) == Some(0)
+    let clock = &inner.settings.clock;
+    card.deadline().is_some_and(|deadline| {
+        let left_ms = inner.memory.left_ms(card.id(), clock.steady_ms());
+        left_ms.unwrap_or_else(|| deadline.left_at(clock.wall_ms())) == 0
+    })
 }
 
 /// Settles a card whose time in `state` is over.
-pub(super) async fn settle_overdue(inner: &Arc<Inner>, id: &str, state: State) {
+pub(super) async fn settle_overdue(
+    inner: &Arc<Inner>,
+    id: &str,
+    state: State,
+) -> Result<(), StoreFault> {
     let event = if state == State::Approved { Event::Lapse } else { Event::Expire };
-    if let Err(Stuck::Store(fault)) = advance(inner, id, &event, None).await {
-        tracing::error!(%fault, card = id, "an overdue card could not be settled; it is tried again");
+    match advance(inner, id, &event, None).await {
+        Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
+        Err(Stuck::Store(fault)) => Err(fault),
     }
 }
 
@@ -235,19 +243,29 @@ pub(super) async fn stop(
         if moved.is_empty() {
             return Ok(stopped);
         }
-        let change = |(card, _): &(Card, Vec<Effect>)| Change {
-            card: card.clone(),
-            kept: kept(inner, card, None),
-        };
-        let changes: Vec<_> = moved.iter().map(change).collect();
-        let counted = inner.store.commit(&changes).await?;
-        for ((card, effects), counts) in moved.into_iter().zip(counted) {
-            if counts {
-                apply(inner, &card, &effects, None);
-                stopped.push(card);
-            }
+        stopped.extend(commit_all(inner, moved).await?);
+    }
+}
+
+/// Commits many steps in one transaction and carries out those that count.
+pub(super) async fn commit_all(
+    inner: &Arc<Inner>,
+    moved: Vec<(Card, Vec<Effect>)>,
+) -> Result<Vec<Card>, StoreFault> {
+    let change = |(card, _): &(Card, Vec<Effect>)| Change {
+        card: card.clone(),
+        kept: kept(inner, card, None),
+    };
+    let changes: Vec<_> = moved.iter().map(change).collect();
+    let counted = inner.store.commit(&changes).await?;
+    let mut cards = Vec::with_capacity(moved.len());
+    for ((card, effects), counts) in moved.into_iter().zip(counted) {
+        if counts {
+            apply(inner, &card, &effects, None);
+            cards.push(card);
         }
     }
+    Ok(cards)
 }
 
 async fn live_of(inner: &Arc<Inner>, runs: &[Caller]) -> Result<Vec<Card>, StoreFault> {

@@ -1,10 +1,10 @@
 //! What happens without a caller: recovery at start, limits of time, repair, shutdown.
 
 use super::memory::Look;
-use super::step::{self, Stuck};
+use super::step::{self as steps, Stuck};
 use super::{Executed, Inner, execute, join};
-use crate::store::StoreFault;
-use portcullis_policy::ledger::{Card, Event, State};
+use crate::store::{Standing, StoreFault};
+use portcullis_policy::ledger::{Event, State, step};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,17 +19,28 @@ const REPAIRS_A_MARK: u32 = 12;
 
 /// Takes up the cards of the store after a start.
 pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
+    let clock = &inner.settings.clock;
+    let now_ms = clock.wall_ms();
+    let mut moved = Vec::new();
     for card in inner.store.unsettled().await? {
         join::adopt(inner, &card);
-        if card.state() == State::Executing {
-            let why = "the gateway restarted while it ran".to_owned();
-            advance(inner, card.id(), &Event::Lose { why }).await?;
-            continue;
+        let why = "the gateway restarted while it ran".to_owned();
+        let left_ms = card.deadline().map_or(0, |deadline| deadline.left_at(now_ms));
+        let events = if card.state() == State::Executing {
+            vec![Event::Lose { why }]
+        } else {
+            // The connections of before are gone, and with them the callers.
+            vec![Event::Leave, Event::Mark { left_ms }]
+        };
+        let mut at = card;
+        for event in events {
+            if let Ok((next, effects)) = step(&at, event, now_ms) {
+                at = next.clone();
+                moved.push((next, effects));
+            }
         }
-        // The connections of before are gone, and with them the callers.
-        advance(inner, card.id(), &Event::Leave).await?;
-        mark(inner, card.id()).await?;
     }
+    steps::commit_all(inner, moved).await?;
     sweep_overdue(inner).await;
     Ok(())
 }
@@ -79,9 +90,12 @@ pub(super) async fn sweep(inner: &Arc<Inner>) {
 
 async fn sweep_overdue(inner: &Arc<Inner>) {
     for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
-        let waits = matches!(look.state, State::Parked | State::Approved);
-        if waits && look.left_ms == Some(0) {
-            step::settle_overdue(inner, &look.id, look.state).await;
+        let over = look.left_ms == Some(0);
+        if !over || !matches!(look.state, State::Parked | State::Approved) {
+            continue;
+        }
+        if let Err(fault) = steps::settle_overdue(inner, &look.id, look.state).await {
+            tracing::error!(%fault, card = look.id, "an overdue card could not be settled; it is tried again");
         }
     }
 }
@@ -89,17 +103,19 @@ async fn sweep_overdue(inner: &Arc<Inner>) {
 async fn repair(inner: &Arc<Inner>) {
     save_unsaved(inner).await;
     let looks = inner.memory.looks(inner.settings.clock.steady_ms());
-    let stored = match inner.store.unsettled().await {
+    let stored = match inner.store.standing().await {
         Ok(stored) => stored,
         Err(fault) => {
             tracing::error!(%fault, "the parked calls cannot be read");
             return;
         }
     };
-    for card in &stored {
-        repair_stored(inner, card).await;
+    for standing in &stored {
+        if let Err(fault) = repair_stored(inner, standing).await {
+            tracing::error!(%fault, card = standing.id, "a card could not be repaired");
+        }
     }
-    let stored: HashSet<_> = stored.iter().map(Card::id).collect();
+    let stored: HashSet<_> = stored.iter().map(|standing| standing.id.as_str()).collect();
     for look in looks {
         if !stored.contains(look.id.as_str()) {
             repair_forgotten(inner, &look).await;
@@ -109,36 +125,37 @@ async fn repair(inner: &Arc<Inner>) {
     }
 }
 
-// A live card of the store: memory must know it, and what executes must be running.
-async fn repair_stored(inner: &Arc<Inner>, card: &Card) {
-    if inner.memory.card(card.id()).is_none() {
+// A live card of the store: memory must know its latest version, and what executes must run.
+async fn repair_stored(inner: &Arc<Inner>, standing: &Standing) -> Result<(), StoreFault> {
+    let id = standing.id.as_str();
+    let known = inner.memory.card(id);
+    if known.as_ref().is_none_or(|card| card.version() < standing.version) {
         // Read again: it may have settled since the list was made.
-        if let Ok(Some(card)) = inner.store.card(card.id()).await
-            && !card.state().is_settled()
-        {
-            join::adopt(inner, &card);
-            step::desert(inner, card.id(), Event::Detach).await;
+        let Some(card) = inner.store.card(id).await? else { return Ok(()) };
+        match known {
+            Some(_) => steps::publish(inner, &card, None),
+            None if card.state().is_settled() => return Ok(()),
+            None => {
+                join::adopt(inner, &card);
+                steps::desert(inner, id, Event::Detach).await;
+            }
         }
-        return;
     }
-    step::publish(inner, card, None);
-    let unsaved = || inner.unsaved.lock().iter().any(|(id, _)| id == card.id());
-    if card.state() == State::Executing && !inner.memory.claimed(card.id()) && !unsaved() {
+    let unsaved = inner.unsaved.lock().iter().any(|(other, _)| other == id);
+    if standing.state == State::Executing && !inner.memory.claimed(id) && !unsaved {
         let why = "the gateway lost track of it".to_owned();
-        if let Err(fault) = advance(inner, card.id(), &Event::Lose { why }).await {
-            tracing::error!(%fault, card = card.id(), "a lost call could not be settled");
-        }
+        advance(inner, id, &Event::Lose { why }).await?;
     }
+    Ok(())
 }
 
 // A card that memory thinks is live and the store does not list: settled without our knowing.
 async fn repair_forgotten(inner: &Arc<Inner>, look: &Look) {
     if let Ok(Some(card)) = inner.store.card(&look.id).await
-        && let Some(settlement) = step::settlement(&card, None)
+        && card.state().is_settled()
     {
         let kept = inner.store.kept(&look.id).await.ok().flatten();
-        let settlement = kept.map_or(settlement, |kept| step::told(&card, Some(&kept)));
-        step::publish(inner, &card, Some(settlement));
+        steps::publish(inner, &card, Some(steps::told(&card, kept.as_ref())));
     }
 }
 
@@ -152,22 +169,17 @@ async fn save_unsaved(inner: &Arc<Inner>) {
     }
 }
 
-async fn mark_all(inner: &Arc<Inner>) {
-    for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
-        if look.left_ms.is_some()
-            && !look.claimed
-            && let Err(fault) = mark(inner, &look.id).await
-        {
-            tracing::warn!(%fault, card = look.id, "the time left of a card could not be stored");
-        }
-    }
-}
-
 // Writes down the time left, so that a restart after a clock jump knows what has passed.
-async fn mark(inner: &Arc<Inner>, id: &str) -> Result<(), StoreFault> {
-    match inner.memory.left_ms(id, inner.settings.clock.steady_ms()) {
-        Some(left_ms) => advance(inner, id, &Event::Mark { left_ms }).await,
-        None => Ok(()),
+async fn mark_all(inner: &Arc<Inner>) {
+    let clock = &inner.settings.clock;
+    let (steady_ms, now_ms) = (clock.steady_ms(), clock.wall_ms());
+    let mark = |look: Look| {
+        let event = Event::Mark { left_ms: look.left_ms? };
+        step(&*inner.memory.card(&look.id)?, event, now_ms).ok()
+    };
+    let moved = inner.memory.looks(steady_ms).into_iter().filter_map(mark).collect();
+    if let Err(fault) = steps::commit_all(inner, moved).await {
+        tracing::warn!(%fault, "the time left of the parked calls could not be stored");
     }
 }
 
@@ -181,7 +193,7 @@ async fn prune(inner: &Arc<Inner>) {
 
 // Moves a card where it does not matter if somebody else moved it before.
 async fn advance(inner: &Arc<Inner>, id: &str, event: &Event) -> Result<(), StoreFault> {
-    match step::advance(inner, id, event, None).await {
+    match steps::advance(inner, id, event, None).await {
         Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
         Err(Stuck::Store(fault)) => Err(fault),
     }
@@ -202,7 +214,6 @@ pub(super) async fn shutdown(inner: &Arc<Inner>) {
         if let Err(fault) = advance(inner, &look.id, &Event::Lose { why }).await {
             tracing::error!(%fault, card = look.id, "a running call could not be settled");
         }
-        inner.memory.abort(&look.id);
     }
     inner.tasks.abort();
     mark_all(inner).await;

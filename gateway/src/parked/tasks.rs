@@ -56,6 +56,11 @@ impl Tasks {
         timeout(limit, ended).await.is_ok()
     }
 
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.set.lock().is_empty()
+    }
+
     /// Ends every task that is left.
     pub(super) fn abort(&self) {
         self.set.lock().abort_all();

@@ -48,6 +48,7 @@ enum End {
 
 impl Ticket {
     pub(super) fn seated(inner: &Arc<Inner>, id: &str, how: How, seat: Seat) -> Self {
+        inner.memory.hold(id);
         Self {
             inner: Arc::clone(inner),
             id: id.to_owned(),
@@ -154,6 +155,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        self.inner.memory.let_go(&self.id);
         if self.how == How::Replayed || !self.inner.memory.rise(&self.id) {
             return;
         }

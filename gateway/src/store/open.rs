@@ -42,7 +42,7 @@ impl Store {
             SqlitePoolOptions::new()
                 .min_connections(1)
                 .max_connections(size)
-                .acquire_timeout(settings.busy)
+                .acquire_timeout(settings.queue)
                 .idle_timeout(None)
                 .max_lifetime(None)
         };

@@ -1,15 +1,14 @@
 //! The statements. Each names the version it replaces or changes nothing.
 
 use super::{
-    Change, Filter, Kept, KeptKind, LIST_ITEMS_MAX, Named, PRUNE_ROWS_MAX, Store, StoreFault,
+    Change, Filter, Kept, KeptKind, LIST_ITEMS_MAX, Named, PRUNE_ROWS_MAX, Standing, Store,
+    StoreFault,
 };
 use bytes::Bytes;
 use portcullis_policy::canonical::Digest;
 use portcullis_policy::ledger::{Card, State};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row as _, Sqlite};
-
-const LIVE: &str = "('parked', 'approved', 'executing')";
 
 pub(super) async fn insert(store: &Store, card: &Card) -> Result<bool, StoreFault> {
     let done = sqlx::query(
@@ -185,12 +184,31 @@ pub(super) async fn list(store: &Store, filter: &Filter) -> Result<Vec<Card>, St
 }
 
 pub(super) async fn unsettled(store: &Store) -> Result<Vec<Card>, StoreFault> {
-    let mut query =
-        QueryBuilder::<Sqlite>::new("SELECT version, state, doc FROM cards WHERE state IN ");
-    query.push(LIVE);
-    let rows =
-        query.build().fetch_all(&store.readers).await.map_err(|error| store.fault(&error))?;
+    let rows = sqlx::query(
+        "SELECT version, state, doc FROM cards WHERE state IN ('parked', 'approved', 'executing')",
+    )
+    .fetch_all(&store.readers)
+    .await
+    .map_err(|error| store.fault(&error))?;
     rows.iter().map(|row| read(store, row)).collect()
+}
+
+pub(super) async fn standing(store: &Store) -> Result<Vec<Standing>, StoreFault> {
+    let rows = sqlx::query(
+        "SELECT id, version, state FROM cards WHERE state IN ('parked', 'approved', 'executing')",
+    )
+    .fetch_all(&store.readers)
+    .await
+    .map_err(|error| store.fault(&error))?;
+    let stand = |row: &SqliteRow| {
+        let id: String = row.try_get("id").map_err(|error| store.fault(&error))?;
+        let version: i64 = row.try_get("version").map_err(|error| store.fault(&error))?;
+        let state: &str = row.try_get("state").map_err(|error| store.fault(&error))?;
+        let state = State::parse(state)
+            .ok_or_else(|| store.corrupt(format!("card `{id}` has the state `{state}`")))?;
+        Ok(Standing { id, version: u64::try_from(version).unwrap_or_default(), state })
+    };
+    rows.iter().map(stand).collect()
 }
 
 pub(super) async fn prune(store: &Store, now_ms: u64, cards_ms: u64) -> Result<u64, StoreFault> {
@@ -226,10 +244,9 @@ fn read(store: &Store, row: &SqliteRow) -> Result<Card, StoreFault> {
     let (version, state, record) = columns.map_err(|error: sqlx::Error| store.fault(&error))?;
     let card = Card::read(record).map_err(|error| store.damaged(&error))?;
     if big(card.version()) != version || State::parse(state) != Some(card.state()) {
-        return Err(StoreFault::Corrupt {
-            file: store.file.display().to_string(),
-            cause: format!("the row of card `{}` does not match its record", card.id()),
-        });
+        return Err(
+            store.corrupt(format!("the row of card `{}` does not match its record", card.id()))
+        );
     }
     Ok(card)
 }
@@ -246,10 +263,7 @@ fn read_kept(store: &Store, row: &SqliteRow) -> Result<Kept, StoreFault> {
     let (kind, bytes, expires_ms, delivered) =
         columns.map_err(|error: sqlx::Error| store.fault(&error))?;
     let Some(kind) = KeptKind::parse(kind) else {
-        return Err(StoreFault::Corrupt {
-            file: store.file.display().to_string(),
-            cause: format!("`{kind}` is no kind of answer"),
-        });
+        return Err(store.corrupt(format!("`{kind}` is no kind of answer")));
     };
     Ok(Kept {
         kind,

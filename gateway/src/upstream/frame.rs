@@ -113,21 +113,26 @@ fn scan(frame: &Bytes) -> Result<Parts<'_>, JsonError> {
             "method" => parts.method = Some(reader.string()?.1.into_owned()),
             "params" => parts.params = Some(reader.value()?),
             "error" => parts.error = Some(reader.object(|reader, _| reader.value().map(drop))?),
-            "result" => {
-                parts.result = Some(reader.object(|reader, member| {
-                    let value = reader.value()?;
-                    if member == "resultType" {
-                        parts.result_type = Some(value);
-                    }
-                    Ok(())
-                })?);
-            }
+            "result" => parts.result = Some(result(reader, &mut parts.result_type)?),
             _ => drop(reader.value()?),
         }
         Ok(())
     })?;
     reader.end()?;
     Ok(parts)
+}
+
+fn result<'a>(
+    reader: &mut Reader<'a>,
+    result_type: &mut Option<&'a str>,
+) -> Result<&'a str, JsonError> {
+    reader.object(|reader, member| {
+        let value = reader.value()?;
+        if member == "resultType" {
+            *result_type = Some(value);
+        }
+        Ok(())
+    })
 }
 
 // Ids of the gateway are plain decimal numbers: another spelling of the same number is not its id.

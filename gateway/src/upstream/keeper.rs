@@ -6,7 +6,7 @@
 use crate::upstream::counters::{Counters, count};
 use crate::upstream::gate::{CALLS_MAX, Gate};
 use crate::upstream::handshake::Greeter;
-use crate::upstream::http::Endpoint;
+use crate::upstream::http::{Endpoint, Errand};
 use crate::upstream::link::{Fault, Link, Wire};
 use crate::upstream::lists;
 use crate::upstream::pipe::{Hears, Pipe};
@@ -17,9 +17,9 @@ use portcullis_policy::definition::{EraPin, Server};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// First pause before connecting again.
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
@@ -31,6 +31,8 @@ const STABLE_AFTER: Duration = Duration::from_secs(30);
 const CHANGES_WITHIN: Duration = Duration::from_millis(100);
 /// Sessions are opened again at most once in this time.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// Idle HTTP connections are looked through this often.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// How long the output of a process that exited is still read, and the other way round.
 const LAST_OUTPUT: Duration = Duration::from_millis(250);
 /// A legacy verdict is doubted after this time: a server that was updated would still answer.
@@ -84,7 +86,7 @@ pub(crate) enum Way {
     /// By a child process.
     Stdio(Launch),
     /// By HTTP.
-    Http(Arc<Endpoint>),
+    Http(Arc<Endpoint>, mpsc::Receiver<Errand>),
 }
 
 /// The task that keeps one server connected. It ends when `stop` turns true or is dropped.
@@ -92,8 +94,6 @@ pub(crate) enum Way {
 pub(crate) struct Keeper {
     /// The server.
     pub(crate) upstream: Arc<Upstream>,
-    /// How it is reached.
-    pub(crate) way: Way,
     /// Who greets it.
     pub(crate) greeter: Greeter,
     /// Where its offers go.
@@ -130,26 +130,36 @@ struct Known {
     failures: u32,
 }
 
+impl Known {
+    // Failures in a row, with this one; a server that was stable starts anew.
+    fn fail(&mut self) -> u32 {
+        let stable = self.up_since.is_some_and(|since| since.elapsed() >= STABLE_AFTER);
+        self.failures = if stable { 0 } else { self.failures.saturating_add(1) };
+        // A verdict that led nowhere is doubted.
+        self.era = self.era.filter(|_| self.up_since.is_some());
+        self.failures
+    }
+}
+
 impl Keeper {
     /// Runs until the gateway stops.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self, mut way: Way) {
         let mut known = Known::default();
         loop {
             known.up_since = None;
-            let end = match &self.way {
-                Way::Stdio(_) => self.keep_process(&mut known).await,
-                Way::Http(_) => self.keep_endpoint(&mut known).await,
+            let end = match &mut way {
+                Way::Stdio(launch) => self.keep_process(launch, &mut known).await,
+                Way::Http(endpoint, errands) => {
+                    self.keep_endpoint((endpoint, errands), &mut known).await
+                }
             };
-            let stable = known.up_since.is_some_and(|since| since.elapsed() >= STABLE_AFTER);
             let pause = match end {
                 End::Stop => return,
                 End::Again => Duration::ZERO,
                 End::Renew => RENEW_EVERY.saturating_sub(up_for(&known)),
                 End::Lost(reason) => {
-                    known.failures = if stable { 0 } else { known.failures.saturating_add(1) };
-                    known.era = known.era.filter(|_| known.up_since.is_some());
                     self.lost(reason);
-                    backoff(known.failures)
+                    backoff(known.fail())
                 }
             };
             count(&self.upstream.counters.restarts);
@@ -161,8 +171,7 @@ impl Keeper {
         }
     }
 
-    async fn keep_process(&mut self, known: &mut Known) -> End {
-        let Way::Stdio(launch) = &self.way else { return End::Stop };
+    async fn keep_process(&self, launch: &Launch, known: &mut Known) -> End {
         let (mut process, streams) = match launch.start() {
             Ok(started) => started,
             Err(reason) => return End::Lost(reason),
@@ -212,14 +221,17 @@ impl Keeper {
         end
     }
 
-    async fn keep_endpoint(&mut self, known: &mut Known) -> End {
-        let Way::Http(endpoint) = &self.way else { return End::Stop };
-        let endpoint = Arc::clone(endpoint);
+    async fn keep_endpoint(
+        &self,
+        (endpoint, errands): (&Arc<Endpoint>, &mut mpsc::Receiver<Errand>),
+        known: &mut Known,
+    ) -> End {
         let mut stop = self.stop.clone();
-        // Dropping the losing arm cancels requests for lists, nothing else.
+        // Dropping the losing arms gives up requests for lists and at most one cancellation.
         let end = tokio::select! {
             () = stopped(&mut stop) => End::Stop,
-            end = self.serve(Wire::Http(Arc::clone(&endpoint)), known) => end,
+            end = self.serve(Wire::Http(Arc::clone(endpoint)), known) => end,
+            () = endpoint.run(errands) => End::Stop,
         };
         let standing = self.upstream.standing.borrow().clone();
         if let (End::Stop, Standing::Up(link)) = (&end, standing) {
@@ -272,10 +284,17 @@ impl Keeper {
                 () = self.upstream.changed.notified() => {}
                 () = sleep(fresh_for), if link.session.era == Era::Modern => {}
             },
-            Wire::Http(_) => tokio::select! {
-                () = self.upstream.changed.notified() => {}
-                () = sleep(fresh_for) => {}
-            },
+            Wire::Http(endpoint) => {
+                let again = Instant::now() + fresh_for;
+                while Instant::now() < again {
+                    tokio::select! {
+                        () = self.upstream.changed.notified() => break,
+                        () = sleep_until(again.min(Instant::now() + SWEEP_EVERY)) => {
+                            endpoint.sweep();
+                        }
+                    }
+                }
+            }
         }
         if forgotten() {
             return Some(End::Renew);

@@ -62,9 +62,7 @@ mod tests {
             let mut seen = Vec::new();
             for piece in text.chunks(step) {
                 lines.room().extend_from_slice(piece);
-                while let Some(line) = lines.take() {
-                    seen.push(line);
-                }
+                seen.extend(std::iter::from_fn(|| lines.take()));
             }
             assert_eq!(seen, ["one", "", "two two\r"], "step {step}");
             assert!(!lines.is_over());

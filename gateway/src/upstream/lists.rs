@@ -168,21 +168,21 @@ impl Lists<'_> {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            let stop = if entries.len() > entries_max {
-                format!("it has more than {entries_max} entries")
-            } else if bytes > LIST_BYTES_MAX {
-                format!("it has more than {LIST_BYTES_MAX} bytes")
-            } else if let Some(next) = page.cursor {
-                if !seen.insert(next.clone()) {
-                    "the server repeats a cursor".to_owned()
-                } else if seen.len() >= PAGES_MAX {
+            let stop = match page.cursor {
+                _ if entries.len() > entries_max => {
+                    format!("it has more than {entries_max} entries")
+                }
+                _ if bytes > LIST_BYTES_MAX => format!("it has more than {LIST_BYTES_MAX} bytes"),
+                None => return Ok(entries),
+                Some(next) if seen.contains(&next) => "the server repeats a cursor".to_owned(),
+                Some(_) if seen.len() + 1 >= PAGES_MAX => {
                     format!("it has more than {PAGES_MAX} pages")
-                } else {
+                }
+                Some(next) => {
+                    seen.insert(next.clone());
                     cursor = Some(next);
                     continue;
                 }
-            } else {
-                return Ok(entries);
             };
             entries.truncate(entries_max);
             self.problem(format!("`{method}` is cut after {} entries: {stop}", entries.len()));

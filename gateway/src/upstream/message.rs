@@ -109,12 +109,12 @@ impl Failure {
                  operator; repeating the call will hardly help."
             ),
             Self::Unknown(_) => format!(
-                "The request was sent to server `{server}`, but the connection failed before an \
-                 answer came. It may or may not have been carried out. Check before repeating it."
+                "The request was sent to server `{server}`, but no usable answer came back. It may \
+                 or may not have been carried out. Check before repeating it."
             ),
             Self::Timeout(_) => format!(
-                "The request was sent to server `{server}`, but no answer came in time. It may or \
-                 may not have been carried out. Check before repeating it."
+                "The request was sent to server `{server}`, but no answer came in time. The outcome \
+                 is unknown: it may have run. Check before repeating it."
             ),
         }
     }

@@ -54,6 +54,20 @@ struct Table {
     ended: Option<String>,
 }
 
+impl Table {
+    // Gives a request up; true if it had left and has no ending yet.
+    fn abandon(&mut self, id: u64) -> bool {
+        let left = self.open.remove(&id).is_some_and(|open| open.stage == Stage::Leaving);
+        if left && self.abandoned.len() == ABANDONED_MAX {
+            self.abandoned.pop_front();
+        }
+        if left {
+            self.abandoned.push_back(id);
+        }
+        left
+    }
+}
+
 #[derive(Debug)]
 struct Open {
     answer: oneshot::Sender<Result<Answer, Failure>>,
@@ -349,17 +363,7 @@ impl Abandon<'_> {
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
-        let left = {
-            let mut table = self.pipe.table.lock();
-            let left = table.open.remove(&self.id).is_some_and(|open| open.stage == Stage::Leaving);
-            if left {
-                if table.abandoned.len() == ABANDONED_MAX {
-                    table.abandoned.pop_front();
-                }
-                table.abandoned.push_back(self.id);
-            }
-            left
-        };
+        let left = self.pipe.table.lock().abandon(self.id);
         if left && !self.quiet {
             self.pipe.notify(&message::cancelled(self.id));
         }

@@ -31,7 +31,6 @@ const STDERR_LINE_BYTES_MAX: usize = 4096;
 const STDERR_LINES_PER_SECOND: u32 = 50;
 
 /// How to start one stdio server.
-#[derive(Debug)]
 pub(crate) struct Launch {
     /// The gateway's own executable.
     pub(crate) executable: PathBuf,
@@ -43,6 +42,13 @@ pub(crate) struct Launch {
     pub(crate) env: Vec<(OsString, OsString)>,
     /// Its working folder.
     pub(crate) cwd: Option<String>,
+}
+
+// Arguments and environment may hold secrets.
+impl std::fmt::Debug for Launch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Launch({})", self.command)
+    }
 }
 
 /// The environment of a child: the allow-list, `inherit`, and what the policy sets.
@@ -158,12 +164,6 @@ impl Drop for Group {
 }
 
 impl Process {
-    /// The number of the group.
-    #[cfg(test)]
-    pub(crate) fn group(&self) -> Pid {
-        self.group.0
-    }
-
     /// Waits for the end of the leader. Cancel-safe.
     pub(crate) async fn ended(&mut self) -> String {
         match self.child.wait().await {

@@ -149,13 +149,7 @@ impl Complaint {
         let _ = frame::members(error, |name, raw| match name {
             "code" => complaint.code = raw.parse().unwrap_or(0),
             "message" => complaint.message = cut(&decode(raw).unwrap_or_default()),
-            "data" if kind_of(raw) == Kind::Object => {
-                let _ = frame::members(raw.as_bytes(), |name, raw| {
-                    if name == "supported" {
-                        complaint.supported = texts(raw);
-                    }
-                });
-            }
+            "data" if kind_of(raw) == Kind::Object => complaint.supported = supported(raw),
             _ => {}
         });
         complaint
@@ -165,6 +159,16 @@ impl Complaint {
     pub(crate) fn is_modern(&self) -> bool {
         matches!(self.code, -32022..=-32020)
     }
+}
+
+fn supported(data: &str) -> Vec<String> {
+    let mut versions = Vec::new();
+    let _ = frame::members(data.as_bytes(), |name, raw| {
+        if name == "supported" {
+            versions = texts(raw);
+        }
+    });
+    versions
 }
 
 /// A foreign text as logs and reasons show it: cut, and escaped where it is not plain.

@@ -8,7 +8,9 @@ use serde_json::json;
 async fn open() -> (House, Upstream) {
     let upstream = Upstream::start(Offer::tools(&["get", "whoami"])).await;
     let agent = |name: &str, tool: &str| {
-        format!("apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  tools:\n    - {{server: crm, allow: [{tool}], autoApprove: [{tool}]}}\n---\n")
+        format!(
+            "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  tools:\n    - {{server: crm, allow: [{tool}], autoApprove: [{tool}]}}\n---\n"
+        )
     };
     let policy = format!(
         "{}{}apiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: crm}}\nspec: {{http: {{url: \"{}\", headers: {{Authorization: \"Bearer upstream-secret\"}}}}}}\n",
@@ -25,7 +27,10 @@ async fn the_token_decides_and_nothing_else() {
     let http = reqwest::Client::new();
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"other","version":"1"}}}"#;
     let post = |path: &str, token: Option<&str>| {
-        let mut request = http.post(format!("{}{path}", house.agents)).header("content-type", "application/json").body(list);
+        let mut request = http
+            .post(format!("{}{path}", house.agents))
+            .header("content-type", "application/json")
+            .body(list);
         if let Some(token) = token {
             request = request.header("authorization", token.to_owned());
         }
@@ -44,17 +49,49 @@ async fn the_token_decides_and_nothing_else() {
     // A token whose agent no file defines may use nothing.
     let a1 = format!("Bearer {}", house.token("a1"));
     assert_eq!(post("/mcp", Some(&a1)).await.unwrap().status(), 403);
-    for path in ["/", "//mcp", "/mcp/", "/MCP", "/mcp;x", "/mcp/../mcp", "/%6dcp", "/a/support/mcp/x", "/mcp?agent=other", "/v1/approvals"] {
-        assert_eq!(post(path, Some(&support)).await.unwrap().status(), 404, "{path}");
+    for path in [
+        "/",
+        "//mcp",
+        "/mcp/",
+        "/MCP",
+        "/mcp;x",
+        "/mcp/../mcp",
+        "/./mcp",
+        "/%6dcp",
+        "/mcp%00",
+        "/a/support/mcp/x",
+        "/a/support/../other/mcp",
+        "/mcp?agent=other",
+        "/v1/approvals",
+    ] {
+        // Raw bytes: an HTTP client would tidy the path up before it is sent.
+        assert_eq!(status_of(&house, path, &support).await, 404, "{path}");
     }
-    for path in ["/mcp", "/a/support/mcp", "/a/SUPPORT/mcp", "/a/support/s/crm/mcp", "/a/support/s/CRM/mcp"] {
+    for path in
+        ["/mcp", "/a/support/mcp", "/a/SUPPORT/mcp", "/a/support/s/crm/mcp", "/a/support/s/CRM/mcp"]
+    {
         assert_eq!(post(path, Some(&support)).await.unwrap().status(), 200, "{path}");
     }
     // Neither an argument nor metadata names another agent.
     let agent = house.agent("support", Speaks::Modern).await;
-    let answer = agent.call("crm__whoami", json!({"agent_id": "other", "agent": "other"})).await.unwrap();
+    let answer =
+        agent.call("crm__whoami", json!({"agent_id": "other", "agent": "other"})).await.unwrap();
     assert!(answer.is_error());
     assert!(upstream.calls("whoami").is_empty());
+}
+
+async fn status_of(house: &House, path: &str, authorization: &str) -> u16 {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let host = house.agents.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: {authorization}\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    text.split_whitespace().nth(1).and_then(|code| code.parse().ok()).unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,7 +101,8 @@ async fn undeclared_and_nonexistent_servers_answer_alike() {
     let mut bodies = Vec::new();
     for server in ["billing", "nothing-at-all"] {
         let url = format!("{}/a/support/s/{server}/mcp", house.agents);
-        let response = http.post(url).bearer_auth(house.token("support")).body("{}").send().await.unwrap();
+        let response =
+            http.post(url).bearer_auth(house.token("support")).body("{}").send().await.unwrap();
         assert_eq!(response.status(), 404);
         bodies.push(response.text().await.unwrap());
     }
@@ -76,7 +114,10 @@ async fn undeclared_and_nonexistent_servers_answer_alike() {
 async fn a_one_server_endpoint_has_native_names() {
     let (house, upstream) = open().await;
     let url = format!("{}/a/support/s/crm/mcp", house.agents);
-    let agent = portcullis_tests::agent::Agent::connect(&url, &house.token("support"), Speaks::Modern).await.unwrap();
+    let agent =
+        portcullis_tests::agent::Agent::connect(&url, &house.token("support"), Speaks::Modern)
+            .await
+            .unwrap();
     assert_eq!(agent.tools().await.unwrap(), ["get"]);
     assert_eq!(agent.call("get", json!({"a": 1})).await.unwrap().says(), r#"{"a":1}"#);
     assert!(agent.call("whoami", json!({})).await.unwrap().is_error());
@@ -91,7 +132,10 @@ async fn foreign_hosts_origins_and_forms_are_turned_away() {
     let own = house.agents.strip_prefix("http://").unwrap().to_owned();
     let port = own.rsplit_once(':').unwrap().1.to_owned();
     let post = |headers: Vec<(&'static str, String)>| {
-        let mut request = http.post(format!("{}/mcp", house.agents)).bearer_auth(house.token("support")).body("{}");
+        let mut request = http
+            .post(format!("{}/mcp", house.agents))
+            .bearer_auth(house.token("support"))
+            .body("{}");
         for (name, value) in headers {
             request = request.header(name, value);
         }
@@ -104,16 +148,30 @@ async fn foreign_hosts_origins_and_forms_are_turned_away() {
         vec![("host", "localhost".to_owned()), json()],
         vec![("origin", "http://evil.example".to_owned()), json()],
         vec![("origin", "null".to_owned()), json()],
-        vec![("origin", format!("http://{own}")), ("origin", "http://evil.example".to_owned()), json()],
+        vec![
+            ("origin", format!("http://{own}")),
+            ("origin", "http://evil.example".to_owned()),
+            json(),
+        ],
         vec![("host", "evil.example".to_owned()), ("origin", format!("http://{own}")), json()],
     ] {
         assert_eq!(post(headers.clone()).await.unwrap().status(), 403, "{headers:?}");
     }
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonx"] {
-        assert_eq!(post(vec![("content-type", kind.to_owned())]).await.unwrap().status(), 415, "{kind}");
+        assert_eq!(
+            post(vec![("content-type", kind.to_owned())]).await.unwrap().status(),
+            415,
+            "{kind}"
+        );
     }
-    assert_eq!(post(vec![json(), ("content-encoding", "gzip".to_owned())]).await.unwrap().status(), 415);
-    assert_eq!(post(vec![("origin", format!("http://localhost:{port}")), json()]).await.unwrap().status(), 400);
+    assert_eq!(
+        post(vec![json(), ("content-encoding", "gzip".to_owned())]).await.unwrap().status(),
+        415
+    );
+    assert_eq!(
+        post(vec![("origin", format!("http://localhost:{port}")), json()]).await.unwrap().status(),
+        400
+    );
     assert!(upstream.calls("get").is_empty());
 }
 
@@ -124,7 +182,10 @@ async fn tokens_never_cross() {
     agent.call("crm__get", json!({})).await.unwrap();
     let token = house.token("support");
     for request in upstream.received() {
-        assert_eq!(request.headers.get("authorization").map(String::as_str), Some("Bearer upstream-secret"));
+        assert_eq!(
+            request.headers.get("authorization").map(String::as_str),
+            Some("Bearer upstream-secret")
+        );
         let all = format!("{:?}{}", request.headers, request.body);
         assert!(!all.contains(&token) && !all.contains("support"), "{all}");
     }
@@ -139,8 +200,11 @@ async fn tokens_never_cross() {
 async fn an_agent_token_opens_no_admin_door() {
     let (house, _upstream) = open().await;
     let card = json!({"decision": "approve", "digest": "sha256:00"});
-    for (method, path) in [("GET", "/v1/approvals"), ("GET", "/v1/agents"), ("POST", "/v1/approvals/apr_x/decision")] {
-        let (status, _) = house.api_as(&house.token("support"), method, path, Some(card.clone())).await;
+    for (method, path) in
+        [("GET", "/v1/approvals"), ("GET", "/v1/agents"), ("POST", "/v1/approvals/apr_x/decision")]
+    {
+        let (status, _) =
+            house.api_as(&house.token("support"), method, path, Some(card.clone())).await;
         assert_eq!(status, 401, "{method} {path}");
         let (status, _) = house.api_as("", method, path, Some(card.clone())).await;
         assert_eq!(status, 401, "{method} {path}");

@@ -16,7 +16,9 @@ async fn open_with(approval: &str, spec: &str) -> (House, Upstream) {
 
 fn policy(url: &str, approval: &str) -> String {
     let agent = |name: &str| {
-        format!("apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  tools:\n    - {{server: crm, allow: [get, refund], autoApprove: [get]}}\n{approval}---\n")
+        format!(
+            "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: {name}}}\nspec:\n  tools:\n    - {{server: crm, allow: [get, refund], autoApprove: [get]}}\n{approval}---\n"
+        )
     };
     format!(
         "{}{}apiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: crm}}\nspec: {{http: {{url: \"{url}\"}}}}\n",
@@ -25,9 +27,14 @@ fn policy(url: &str, approval: &str) -> String {
     )
 }
 
-fn refund(agent: &Agent, amount: u32) -> tokio::task::JoinHandle<Result<portcullis_tests::agent::Answer, String>> {
+fn refund(
+    agent: &Agent,
+    amount: u32,
+) -> tokio::task::JoinHandle<Result<portcullis_tests::agent::Answer, String>> {
     let agent = agent.clone();
-    tokio::spawn(async move { agent.call("crm__refund", json!({"order": "o-1", "amount": amount})).await })
+    tokio::spawn(async move {
+        agent.call("crm__refund", json!({"order": "o-1", "amount": amount})).await
+    })
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,8 +46,15 @@ async fn a_held_call_runs_once_when_it_is_approved() {
         let cards = house.parked(1).await;
         assert!(upstream.calls("refund").is_empty());
         let card = &cards[0];
-        assert_eq!(card["arguments"].as_str().or(card["arguments"]["text"].as_str()), Some(r#"{"amount":20,"order":"o-1"}"#), "{card}");
-        assert_eq!((card["agent"].as_str(), card["server"].as_str(), card["tool"].as_str()), (Some("support"), Some("crm"), Some("refund")));
+        assert_eq!(
+            card["arguments"].as_str().or(card["arguments"]["text"].as_str()),
+            Some(r#"{"amount":20,"order":"o-1"}"#),
+            "{card}"
+        );
+        assert_eq!(
+            (card["agent"].as_str(), card["server"].as_str(), card["tool"].as_str()),
+            (Some("support"), Some("crm"), Some("refund"))
+        );
         let (status, decided) = house.decide(card, "approve", None).await;
         assert_eq!(status, 200, "{decided}");
         let answer = held.await.unwrap().unwrap();
@@ -80,14 +94,21 @@ async fn a_call_settles_honestly_and_the_identical_repeat_collects() {
         assert!(first.says().contains("did NOT run"), "{}", first.text);
         let cards = house.parked(1).await;
         let id = cards[0]["id"].as_str().unwrap();
-        assert!(first.says().contains(id) && first.says().contains("approval_status"), "{}", first.text);
+        assert!(
+            first.says().contains(id) && first.says().contains("approval_status"),
+            "{}",
+            first.text
+        );
         assert_eq!(first.result()["_meta"]["dev.portcullis/approval"]["id"], json!(id));
         // A repeat joins, it makes no second card.
         assert!(refund(&agent, 5).await.unwrap().unwrap().says().contains(id));
         house.parked(1).await;
         assert_eq!(house.decide(&cards[0], "approve", None).await.0, 200);
         tokio::time::sleep(Duration::from_millis(100)).await;
-        assert!(upstream.calls("refund").is_empty(), "nothing runs while nobody is there to take the answer");
+        assert!(
+            upstream.calls("refund").is_empty(),
+            "nothing runs while nobody is there to take the answer"
+        );
         let collected = refund(&agent, 5).await.unwrap().unwrap();
         assert_eq!(collected.says(), r#"{"amount":5,"order":"o-1"}"#, "{}", collected.text);
         assert_eq!(upstream.calls("refund").len(), 1);
@@ -106,8 +127,14 @@ async fn approval_status_collects_too_and_only_for_its_run() {
     let id = cards[0]["id"].as_str().unwrap();
     let stranger = house.agent("other", Speaks::Modern).await;
     let foreign = stranger.call("approval_status", json!({"id": id})).await.unwrap();
-    let unknown = stranger.call("approval_status", json!({"id": "apr_aaaaaaaaaaaaaaaaaaaaaaaaaa"})).await.unwrap();
-    assert_eq!(foreign.text.replace(id, "X"), unknown.text.replace("apr_aaaaaaaaaaaaaaaaaaaaaaaaaa", "X"));
+    let unknown = stranger
+        .call("approval_status", json!({"id": "apr_aaaaaaaaaaaaaaaaaaaaaaaaaa"}))
+        .await
+        .unwrap();
+    assert_eq!(
+        foreign.text.replace(id, "X"),
+        unknown.text.replace("apr_aaaaaaaaaaaaaaaaaaaaaaaaaa", "X")
+    );
     assert!(foreign.is_error());
     let waiting = agent.call("approval_status", json!({"id": id})).await.unwrap();
     assert!(waiting.says().contains("did NOT run"), "{}", waiting.text);
@@ -142,9 +169,15 @@ async fn other_arguments_ask_again_and_a_wrong_digest_decides_nothing() {
     let (status, _) = house.decide(&wrong, "approve", None).await;
     assert!((400..500).contains(&status), "{status}");
     house.parked(2).await;
-    for body in [json!({}), json!({"decision": "yes"}), json!({"decision": "approve"}), json!({"decision": "approve", "digest": cards[0]["digest"], "x": 1})] {
+    for body in [
+        json!({}),
+        json!({"decision": "yes"}),
+        json!({"decision": "approve"}),
+        json!({"decision": "approve", "digest": cards[0]["digest"], "x": 1}),
+    ] {
         let id = cards[0]["id"].as_str().unwrap();
-        let (status, answer) = house.api("POST", &format!("/v1/approvals/{id}/decision"), Some(body)).await;
+        let (status, answer) =
+            house.api("POST", &format!("/v1/approvals/{id}/decision"), Some(body)).await;
         assert!((400..500).contains(&status), "{status} {answer}");
     }
     house.parked(2).await;
@@ -238,7 +271,8 @@ async fn a_tool_that_changed_since_it_was_shown_does_not_run() {
         // The definition changes while the gateway is away.
         let folder = house.abandon().await;
         let _ = held.await;
-        upstream.set(|offer| offer.tools = offer.tools.replace("Does refund.", "Does something else."));
+        upstream
+            .set(|offer| offer.tools = offer.tools.replace("Does refund.", "Does something else."));
         folder
     };
     let house = House::from(folder).await.unwrap();

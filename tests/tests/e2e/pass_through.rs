@@ -18,7 +18,8 @@ fn offer(upstream_is_modern: bool) -> Offer {
     offer.modern = upstream_is_modern;
     offer.resources = r#"[{"uri":"crm://customers/1","name":"one","x":1.0},{"uri":"crm://secrets/1","name":"hidden"}]"#.to_owned();
     offer.templates = r#"[{"uriTemplate":"crm://customers/{id}","name":"customer"}]"#.to_owned();
-    offer.prompts = r#"[{"name":"reply","description":"Writes a reply"},{"name":"hidden"}]"#.to_owned();
+    offer.prompts =
+        r#"[{"name":"reply","description":"Writes a reply"},{"name":"hidden"}]"#.to_owned();
     offer
 }
 
@@ -43,7 +44,11 @@ async fn arguments_results_and_definitions_keep_their_bytes_in_all_four_cells() 
                 let params = format!(r#"{{"name":"crm__get","arguments":{arguments}}}"#);
                 let answer = agent.raw("\"\\u0069d\"", "tools/call", &params).await.unwrap();
                 assert_eq!(answer.says(), arguments, "{speaks:?} {}", answer.text);
-                assert!(answer.text.contains(r#""id":"\u0069d""#), "the id keeps its spelling: {}", answer.text);
+                assert!(
+                    answer.text.contains(r#""id":"\u0069d""#),
+                    "the id keeps its spelling: {}",
+                    answer.text
+                );
                 assert!(answer.text.contains(r#""x-kept":1.0"#), "{}", answer.text);
                 assert_eq!(upstream.calls("get").last().map(String::as_str), Some(arguments));
                 if speaks == Speaks::Modern {
@@ -53,9 +58,18 @@ async fn arguments_results_and_definitions_keep_their_bytes_in_all_four_cells() 
             let list = agent.raw("1", "tools/list", "{}").await.unwrap();
             assert!(list.text.contains(r#""x-vendor":{"kept":1.0}"#), "{}", list.text);
         }
-        let absent = house.agent("support", Speaks::Modern).await.raw("1", "tools/call", r#"{"name":"crm__get"}"#).await.unwrap();
+        let absent = house
+            .agent("support", Speaks::Modern)
+            .await
+            .raw("1", "tools/call", r#"{"name":"crm__get"}"#)
+            .await
+            .unwrap();
         assert!(!absent.is_error(), "{}", absent.text);
-        assert_eq!(upstream.calls("get").last().map(String::as_str), Some(""), "absent stays absent");
+        assert_eq!(
+            upstream.calls("get").last().map(String::as_str),
+            Some(""),
+            "absent stays absent"
+        );
     }
 }
 
@@ -68,8 +82,16 @@ async fn vendor_metadata_passes_and_what_belongs_to_the_hop_does_not() {
     let sent = upstream.received().into_iter().rfind(|r| r.method == "tools/call").unwrap();
     assert!(sent.body.contains(r#""vendorParam":{"a":1.0}"#), "{}", sent.body);
     assert!(sent.body.contains(r#""com.example/x":1.0"#), "{}", sent.body);
-    assert!(sent.body.contains("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), "{}", sent.body);
-    assert!(!sent.body.contains("sampling") && !sent.body.contains("secret-client"), "{}", sent.body);
+    assert!(
+        sent.body.contains("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        "{}",
+        sent.body
+    );
+    assert!(
+        !sent.body.contains("sampling") && !sent.body.contains("secret-client"),
+        "{}",
+        sent.body
+    );
     assert_eq!(sent.headers.get("mcp-name").map(String::as_str), Some("get"));
     assert_eq!(sent.headers.get("mcp-method").map(String::as_str), Some("tools/call"));
 }
@@ -85,21 +107,53 @@ async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_o
                 async move { agent.request(method, json!({})).await.unwrap() }
             };
             let resources = list("resources/list").await;
-            assert!(resources.text.contains(r#"{"uri":"crm://customers/1","name":"one","x":1.0}"#), "{}", resources.text);
+            assert!(
+                resources.text.contains(r#"{"uri":"crm://customers/1","name":"one","x":1.0}"#),
+                "{}",
+                resources.text
+            );
             assert!(!resources.text.contains("secrets"));
             assert!(list("resources/templates/list").await.text.contains("crm://customers/{id}"));
             let prompts = list("prompts/list").await;
-            assert!(prompts.text.contains("crm__reply") && !prompts.text.contains("hidden"), "{}", prompts.text);
-            let read = agent.request("resources/read", json!({"uri": "crm://customers/1"})).await.unwrap();
+            assert!(
+                prompts.text.contains("crm__reply") && !prompts.text.contains("hidden"),
+                "{}",
+                prompts.text
+            );
+            let read =
+                agent.request("resources/read", json!({"uri": "crm://customers/1"})).await.unwrap();
             assert!(read.text.contains(r#""x":1.0"#), "{}", read.text);
-            assert!(agent.request("resources/read", json!({"uri": "crm://customers/77"})).await.unwrap().text.contains("contents of it"));
-            let prompt = agent.request("prompts/get", json!({"name": "crm__reply", "arguments": {"a": "b"}})).await.unwrap();
-            assert_eq!(prompt.result()["messages"][0]["content"]["text"], "reply", "{}", prompt.text);
+            assert!(
+                agent
+                    .request("resources/read", json!({"uri": "crm://customers/77"}))
+                    .await
+                    .unwrap()
+                    .text
+                    .contains("contents of it")
+            );
+            let prompt = agent
+                .request("prompts/get", json!({"name": "crm__reply", "arguments": {"a": "b"}}))
+                .await
+                .unwrap();
+            assert_eq!(
+                prompt.result()["messages"][0]["content"]["text"],
+                "reply",
+                "{}",
+                prompt.text
+            );
             let complete = json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": "o"}});
             let completed = agent.request("completion/complete", complete).await.unwrap();
             assert_eq!(completed.result()["completion"]["values"][0], "one", "{}", completed.text);
-            let sent = upstream.received().into_iter().rfind(|r| r.method == "completion/complete").unwrap();
-            assert!(sent.body.contains(r#""name":"reply""#), "the native name goes upstream: {}", sent.body);
+            let sent = upstream
+                .received()
+                .into_iter()
+                .rfind(|r| r.method == "completion/complete")
+                .unwrap();
+            assert!(
+                sent.body.contains(r#""name":"reply""#),
+                "the native name goes upstream: {}",
+                sent.body
+            );
 
             let stranger = house.agent("other", speaks).await;
             let before = upstream.received().len();
@@ -108,14 +162,26 @@ async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_o
                 ("resources/read", json!({"uri": "crm://nothing"})),
                 ("prompts/get", json!({"name": "crm__reply"})),
                 ("prompts/get", json!({"name": "crm__nothing"})),
-                ("completion/complete", json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": ""}})),
-                ("completion/complete", json!({"ref": {"type": "ref/resource", "uri": "crm://customers/{id}"}, "argument": {"name": "id", "value": ""}})),
+                (
+                    "completion/complete",
+                    json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": ""}}),
+                ),
+                (
+                    "completion/complete",
+                    json!({"ref": {"type": "ref/resource", "uri": "crm://customers/{id}"}, "argument": {"name": "id", "value": ""}}),
+                ),
             ] {
                 let answer = stranger.request(method, params).await.unwrap();
-                assert_eq!((answer.status, answer.code()), (200, -32602), "{method} {}", answer.text);
+                assert_eq!(
+                    (answer.status, answer.code()),
+                    (200, -32602),
+                    "{method} {}",
+                    answer.text
+                );
             }
             for refused in ["crm://secrets/1", "crm://nothing"] {
-                let answer = agent.request("resources/read", json!({"uri": refused})).await.unwrap();
+                let answer =
+                    agent.request("resources/read", json!({"uri": refused})).await.unwrap();
                 assert_eq!(answer.code(), -32602);
             }
             assert_eq!(upstream.received().len(), before, "nothing of it went upstream");
@@ -134,7 +200,9 @@ async fn progress_passes_under_the_agents_own_token() {
         for speaks in ERAS {
             let agent = house.agent("support", speaks.clone()).await;
             let meta = match speaks {
-                Speaks::Modern => r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"mine"}"#,
+                Speaks::Modern => {
+                    r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":"mine"}"#
+                }
                 Speaks::Legacy(_) => r#"{"progressToken":"mine"}"#,
             };
             let params = format!(r#"{{"name":"crm__get","arguments":{{}},"_meta":{meta}}}"#);
@@ -147,7 +215,11 @@ async fn progress_passes_under_the_agents_own_token() {
                 assert_eq!(note["params"]["x"], 1.0);
             }
             let sent = upstream.received().into_iter().rfind(|r| r.method == "tools/call").unwrap();
-            assert!(!sent.body.contains("mine"), "the upstream sees a token of the gateway's: {}", sent.body);
+            assert!(
+                !sent.body.contains("mine"),
+                "the upstream sees a token of the gateway's: {}",
+                sent.body
+            );
         }
     }
 }
@@ -159,10 +231,13 @@ async fn cancellation_passes() {
     let agent = house.agent("support", Speaks::Legacy("2025-11-25")).await;
     let call = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.raw("\"c-1\"", "tools/call", r#"{"name":"crm__get","arguments":{}}"#).await })
+        tokio::spawn(async move {
+            agent.raw("\"c-1\"", "tools/call", r#"{"name":"crm__get","arguments":{}}"#).await
+        })
     };
     wait_for(|| upstream.calls("get").len() == 1).await;
-    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c-1"}}"#;
+    let cancel =
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"c-1"}}"#;
     assert_eq!(agent.post(cancel, &[]).await.unwrap().status, 202);
     let _ = call.await;
     wait_for(|| upstream.received().iter().any(|r| r.method == "notifications/cancelled")).await;
@@ -197,7 +272,9 @@ async fn what_an_agent_is_shown_does_not_change_by_itself() {
     let shown = |house: &House| {
         let (url, token) = (house.url("support"), house.token("support"));
         async move {
-            let agent = portcullis_tests::agent::Agent::connect(&url, &token, Speaks::Modern).await.unwrap();
+            let agent = portcullis_tests::agent::Agent::connect(&url, &token, Speaks::Modern)
+                .await
+                .unwrap();
             let list = agent.raw("1", "tools/list", "{}").await.unwrap().text;
             (agent.hello.to_string(), list)
         }

@@ -40,7 +40,16 @@ async fn good_and_bad(behave: Behave, modern: bool) -> (House, Upstream, Upstrea
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_misbehaviour_gets_exactly_one_clean_answer() {
-    for behave in [Behave::Hang, Behave::WrongId, Behave::Junk, Behave::Close, Behave::Flood, Behave::Both, Behave::Broken, Behave::Redirect] {
+    for behave in [
+        Behave::Hang,
+        Behave::WrongId,
+        Behave::Junk,
+        Behave::Close,
+        Behave::Flood,
+        Behave::Both,
+        Behave::Broken,
+        Behave::Redirect,
+    ] {
         for modern in [false, true] {
             let (_house, _good, bad, agent) = good_and_bad(behave, modern).await;
             let begun = Instant::now();
@@ -48,9 +57,16 @@ async fn every_misbehaviour_gets_exactly_one_clean_answer() {
             assert!(begun.elapsed() < Duration::from_secs(15), "{behave:?}");
             assert!(answer.is_error(), "{behave:?}: {}", answer.text);
             assert!(answer.says().contains("may have run"), "{behave:?}: {}", answer.text);
-            assert!(!answer.text.contains("127.0.0.1") && !answer.text.contains("panicked"), "{}", answer.text);
+            assert!(
+                !answer.text.contains("127.0.0.1") && !answer.text.contains("panicked"),
+                "{}",
+                answer.text
+            );
             assert_eq!(bad.calls("act").len(), 1, "{behave:?}: never repeated");
-            assert_eq!(agent.call("good__get", json!({"n": 2})).await.unwrap().says(), r#"{"n":2}"#);
+            assert_eq!(
+                agent.call("good__get", json!({"n": 2})).await.unwrap().says(),
+                r#"{"n":2}"#
+            );
             // It recovers by itself.
             bad.set(|offer| offer.behave = Behave::Echo);
             assert_eq!(recovered(&agent).await, r#"{"n":3}"#, "{behave:?}");
@@ -86,7 +102,11 @@ async fn a_slow_or_dead_upstream_never_delays_the_lists_of_others() {
     let begun = Instant::now();
     assert_eq!(agent.tools().await.unwrap(), ["good__get"]);
     assert!(begun.elapsed() < Duration::from_secs(3));
-    assert!(agent.hello["instructions"].as_str().unwrap().contains("`dead` (unreachable)"), "{}", agent.hello);
+    assert!(
+        agent.hello["instructions"].as_str().unwrap().contains("`dead` (unreachable)"),
+        "{}",
+        agent.hello
+    );
     let diagnostics = house.api("GET", "/v1/diagnostics", None).await.1.to_string();
     for server in ["dead", "gone", "slow"] {
         assert!(diagnostics.contains(server), "{diagnostics}");
@@ -116,7 +136,10 @@ async fn stdio_children_that_misbehave_are_contained() {
     .await;
     let agent = house.agent("support", Speaks::Modern).await;
     for n in 0..20 {
-        assert_eq!(agent.call("good__get", json!({"n": n})).await.unwrap().says(), format!("{{\"n\":{n}}}"));
+        assert_eq!(
+            agent.call("good__get", json!({"n": n})).await.unwrap().says(),
+            format!("{{\"n\":{n}}}")
+        );
     }
     assert_eq!(agent.tools().await.unwrap(), ["good__get"]);
 }

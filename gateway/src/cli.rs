@@ -1,0 +1,319 @@
+//! The `portcullis` command: what can be typed, and which function answers it.
+//!
+//! Everything that talks to a running gateway does so through the admin listener, as any
+//! approver could. Text that came from elsewhere is escaped before a terminal sees it.
+
+mod card;
+mod check;
+mod decide;
+mod door;
+mod list;
+mod quickstart;
+mod screen;
+mod serve;
+mod tools;
+
+use crate::demo::{self, Demo};
+use crate::telemetry::logging::Format;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub use door::Door;
+pub use screen::{complain, plain, print};
+
+/// The file that is read when no `--config` names one, if it is there.
+pub const CONFIG_FILE: &str = "gateway.yaml";
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 a finding or a refusal, 2 wrong usage, 69 something is not reachable,
+78 the configuration or the policy is wrong.";
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// There is something to look at: a finding, a refusal.
+    Finding,
+    /// The command was used in a wrong way.
+    Usage,
+    /// A gateway, an address or the store cannot be reached.
+    Unavailable,
+    /// The configuration or the policy is wrong.
+    Config,
+}
+
+impl Exit {
+    /// The number the shell sees.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Finding => 1,
+            Self::Usage => 2,
+            Self::Unavailable => 69,
+            Self::Config => 78,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// An MCP gateway that enforces per-agent scopes: what a policy does not declare is not reachable,
+/// what it declares but does not pre-approve waits for a decision.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, after_help = EXIT_CODES, after_long_help = AFTER_HELP)]
+pub struct Cli {
+    /// What to do; nothing starts the gateway, as `serve` does.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  portcullis                                     start on gateway.yaml, or on the built-in demo
+  portcullis check policy/                       is this policy right?
+  portcullis serve --config gateway.yaml         start the gateway
+  portcullis tools --agent support               what may this agent use?
+  portcullis approvals --watch                   calls that wait for a decision
+  portcullis approve apr_7k2                     let one run, after seeing it whole
+  portcullis deny apr_7k2 -m \"not this customer\"
+
+Exit codes: 0 done, 1 a finding or a refusal, 2 wrong usage, 69 something is not reachable,
+78 the configuration or the policy is wrong.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start the gateway and serve until it is told to stop.
+    #[command(after_help = "Example: portcullis serve --config gateway.yaml")]
+    Serve(ServeArgs),
+    /// Read a policy and say what is wrong with it, without starting anything.
+    #[command(after_help = "Examples:\n  portcullis check policy/\n  \
+        portcullis check --config gateway.yaml --strict --format json")]
+    Check(CheckArgs),
+    /// Show what an agent may use right now, and what is declared but missing.
+    #[command(after_help = "Example: portcullis tools --agent support")]
+    Tools(ToolsArgs),
+    /// List the calls that wait for a decision.
+    #[command(after_help = "Examples:\n  portcullis approvals --watch\n  \
+        portcullis approvals --all --agent support --json")]
+    Approvals(ApprovalsArgs),
+    /// Show one waiting call whole, and let it run once.
+    #[command(after_help = "Example: portcullis approve apr_7k2\n\
+        The beginning of an id is enough. At a terminal it asks before it decides.")]
+    Approve(ApproveArgs),
+    /// Refuse one waiting call; the agent reads the reason.
+    #[command(after_help = "Example: portcullis deny apr_7k2 -m \"not this customer\"")]
+    Deny(DenyArgs),
+    /// Print the configuration in force, defaults and environment included, without secrets.
+    #[command(after_help = "Example: portcullis config --config gateway.yaml")]
+    Config(ConfigArgs),
+    /// Run one of the demo servers on standard input and output.
+    #[command(after_help = "Example: portcullis demo-server crm")]
+    DemoServer {
+        /// Which one.
+        which: Demo,
+    },
+    #[command(name = "__child", hide = true)]
+    #[doc(hidden)]
+    Child {
+        /// The command and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// The configuration; else `gateway.yaml` here, if there is one, else the built-in demo.
+    #[arg(long, value_name = "FILE", env = "PORTCULLIS_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// How log lines on standard error look.
+    #[arg(long, value_name = "FORMAT", env = "PORTCULLIS_LOG_FORMAT", default_value = "json")]
+    pub log_format: Format,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// A folder with policy files, instead of those that the configuration names.
+    #[arg(value_name = "DIR", conflicts_with = "config")]
+    pub dir: Option<PathBuf>,
+    /// The configuration; else what `PORTCULLIS_CONFIG` names, else `gateway.yaml` here, if there is
+    /// one, else the defaults.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Exit with 1 on warnings as well.
+    #[arg(long)]
+    pub strict: bool,
+    /// How findings are printed.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: CheckFormat,
+}
+
+/// How findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// With the line they are about, for people.
+    Text,
+    /// One JSON object, for programs.
+    Json,
+}
+
+/// Arguments of `tools`.
+#[derive(Debug, Clone, Args)]
+pub struct ToolsArgs {
+    /// The agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `approvals`.
+#[derive(Debug, Clone, Args)]
+pub struct ApprovalsArgs {
+    /// Stay, and print the list again whenever it changes.
+    #[arg(long)]
+    pub watch: bool,
+    /// Settled ones as well.
+    #[arg(long, conflicts_with = "state")]
+    pub all: bool,
+    /// Only in these states, with commas between them.
+    #[arg(long, value_name = "STATES")]
+    pub state: Option<String>,
+    /// Only those of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only those of this run.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Print JSON; with `--watch` one list a line.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `approve`.
+#[derive(Debug, Clone, Args)]
+pub struct ApproveArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Do not ask; what is decided is printed all the same.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `deny`.
+#[derive(Debug, Clone, Args)]
+pub struct DenyArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Why; the agent reads it.
+    #[arg(long, short, value_name = "TEXT", default_value = "")]
+    pub message: String,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// The configuration; else `gateway.yaml` here, if there is one, else the defaults.
+    #[arg(long, value_name = "FILE", env = "PORTCULLIS_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+/// Runs the command line `args`.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version come this way too. A closed pipe is no reason to complain.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let command =
+        cli.command.unwrap_or(Command::Serve(ServeArgs { config: None, log_format: Format::Text }));
+    let exit = match command {
+        Command::Serve(args) => serve::serve(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Config(args) => config(&args),
+        Command::Tools(args) => wait_for(tools::tools(&args)),
+        Command::Approvals(args) => wait_for(list::approvals(&args)),
+        Command::Approve(args) => wait_for(decide::approve(&args)),
+        Command::Deny(args) => wait_for(decide::deny(&args)),
+        Command::DemoServer { which } => wait_for(demo_server(which)),
+        Command::Child { args } => return crate::child::run(args.into_iter()),
+    };
+    exit.into()
+}
+
+/// The configuration file to read: the one that was named, or the usual one if it is there.
+#[must_use]
+pub fn config_file(named: Option<&Path>) -> Option<&Path> {
+    let usual = Path::new(CONFIG_FILE);
+    named.or_else(|| usual.exists().then_some(usual))
+}
+
+/// The variables of this process that can be read as text.
+#[must_use]
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+fn config(args: &ConfigArgs) -> Exit {
+    match crate::config::Config::load(config_file(args.config.as_deref()), &environment()) {
+        Ok(config) => print(&config.effective_yaml()),
+        Err(error) => {
+            complain(&screen::lines(&error.to_string()));
+            Exit::Config
+        }
+    }
+}
+
+async fn demo_server(which: Demo) -> Exit {
+    match demo::serve(which).await {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            complain(&plain(&error.to_string()));
+            Exit::Finding
+        }
+    }
+}
+
+fn wait_for(work: impl Future<Output = Exit>) -> Exit {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            complain(&plain(&error.to_string()));
+            Exit::Unavailable
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

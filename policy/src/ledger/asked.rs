@@ -1,0 +1,101 @@
+//! What a parked call asks for, and the key by which the identical call is known.
+
+use super::spelled;
+use crate::canonical::Digest;
+use crate::decide::Request;
+use crate::definition::{Approver, OnCallerGone};
+use crate::name::{AgentName, ServerName, ToolName};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// What is asked for. Nothing of it ever changes, so what is approved is what runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The agent that asks.
+    #[serde(with = "spelled")]
+    pub agent: AgentName,
+    /// Its run.
+    pub run: String,
+    /// The server.
+    #[serde(with = "spelled")]
+    pub server: ServerName,
+    /// The tool's registered name.
+    #[serde(with = "spelled")]
+    pub tool: ToolName,
+    /// The name the agent used.
+    pub exposed: String,
+    /// The arguments, canonical form 1.
+    pub arguments: String,
+    /// Digest of `arguments`.
+    #[serde(with = "spelled")]
+    pub digest: Digest,
+    /// Names of arguments whose values are masked.
+    pub secret: Vec<String>,
+    /// Digest of the tool's definition as the approver sees it.
+    #[serde(with = "spelled")]
+    pub definition: Digest,
+    /// The policy generation that parked it.
+    pub generation: u64,
+    /// The rule that asks: file and line.
+    pub rule: String,
+    /// Who may decide.
+    #[serde(with = "spelled::list")]
+    pub approvers: Vec<Approver>,
+    /// What becomes of the card when its caller leaves.
+    #[serde(with = "spelled")]
+    pub on_caller_gone: OnCallerGone,
+    /// Time to decide.
+    pub decide_within_ms: u64,
+    /// Time to use an approval.
+    pub use_within_ms: u64,
+}
+
+impl Asked {
+    /// What `agent` asks for in `run`, as the decision parked it.
+    #[must_use]
+    pub fn new(agent: &AgentName, run: &str, request: &Request) -> Self {
+        let tool = &request.tool;
+        let approval = &request.approval;
+        Self {
+            agent: agent.clone(),
+            run: run.to_owned(),
+            server: tool.server.clone(),
+            tool: tool.name.clone(),
+            exposed: tool.exposed.clone(),
+            arguments: request.arguments.clone(),
+            digest: request.digest,
+            secret: tool.secret.clone(),
+            definition: tool.hash,
+            generation: request.generation,
+            rule: request.rule.to_string(),
+            approvers: approval.approvers.clone(),
+            on_caller_gone: approval.on_caller_gone,
+            decide_within_ms: ms(approval.decide_within),
+            use_within_ms: ms(approval.use_within),
+        }
+    }
+
+    /// The key by which an identical call is known: agent, run, server, tool and arguments.
+    #[must_use]
+    pub fn key(&self) -> Digest {
+        key(&self.agent, &self.run, (&self.server, self.tool.as_str()), self.digest)
+    }
+}
+
+/// The key of an identical call: see [`Asked::key`].
+#[must_use]
+pub fn key(agent: &AgentName, run: &str, tool: (&ServerName, &str), arguments: Digest) -> Digest {
+    let (server, tool) = tool;
+    Digest::of_parts(&[
+        agent.as_str().to_ascii_lowercase().as_bytes(),
+        run.as_bytes(),
+        server.as_str().to_ascii_lowercase().as_bytes(),
+        tool.as_bytes(),
+        arguments.to_string().as_bytes(),
+    ])
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
