@@ -60,8 +60,13 @@ pub fn policy_files(dirs: &[PathBuf]) -> Result<PolicyFiles, ConfigError> {
 
 /// The text of a file.
 pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
-    let file = File::open(path)
-        .map_err(|error| unreadable(path, format!("{}; {}", plain(&error), advice(&error))))?;
+    let refused =
+        |error: std::io::Error| unreadable(path, format!("{}; {}", plain(&error), advice(&error)));
+    // Opening anything else, such as a pipe, could hold up the start for ever.
+    if !fs::metadata(path).map_err(refused)?.is_file() {
+        return Err(unreadable(path, "this is not a regular file; write one in its place"));
+    }
+    let file = File::open(path).map_err(refused)?;
     let mut bytes = Vec::new();
     // One byte more than accepted tells a file that is too large.
     file.take(FILE_BYTES_MAX as u64 + 1)
@@ -138,9 +143,8 @@ fn plain(error: &std::io::Error) -> String {
 }
 
 fn advice(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::NotFound => "create it or name another",
-        std::io::ErrorKind::PermissionDenied => "let the gateway's user read it",
-        _ => "check the path",
+    if error.kind() == std::io::ErrorKind::PermissionDenied {
+        return "let the gateway's user read it";
     }
+    "create it or name another"
 }

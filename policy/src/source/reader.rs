@@ -126,7 +126,10 @@ pub fn duration(text: &str, within: RangeInclusive<Duration>) -> Result<Duration
 pub fn spell(time: Duration) -> String {
     let ms = time.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
-    let whole = units.into_iter().find(|(_, factor)| ms > 0 && ms.is_multiple_of(*factor));
+    let whole = units.into_iter().find(|(_, factor)| ms.is_multiple_of(*factor));
+    if ms == 0 {
+        return "0s".to_owned();
+    }
     whole.map_or_else(|| format!("{ms}ms"), |(unit, factor)| format!("{}{unit}", ms / factor))
 }
 

@@ -183,7 +183,10 @@ impl<'de> Visitor<'de> for PatternsVisitor {
         if text == "*" {
             return Ok(Patterns::Every);
         }
-        Err(E::invalid_value(serde::de::Unexpected::Str(text), &self))
+        let text = text.escape_debug();
+        Err(E::custom(format!(
+            "`{text}` is one name; write the list `[{text}]`, or `\"*\"` for all"
+        )))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Patterns, A::Error> {
