@@ -1,5 +1,7 @@
 //! Puts the gateway together and runs it until it is told to stop.
 
+mod parts;
+
 use crate::admin::{self, Api, Hosts as AdminHosts};
 use crate::audit::{Audit, AuditError, Durability};
 use crate::config::{self, Config, ConfigError};
@@ -158,22 +160,22 @@ impl Gateway {
         for finding in config.warnings.iter().chain(&findings) {
             tracing::warn!(code = finding.code, "{finding}");
         }
-        state_dir(&config)?;
-        let agents = bind("agents", config.listen.agents).await?;
-        let admin = bind("admin", config.listen.admin).await?;
-        let observe = bind("observe", config.listen.observe).await?;
+        parts::state_dir(&config)?;
+        let agents = parts::bind("agents", config.listen.agents).await?;
+        let admin = parts::bind("admin", config.listen.admin).await?;
+        let observe = parts::bind("observe", config.listen.observe).await?;
         let addresses = Addresses {
-            agents: address("agents", &agents)?,
-            admin: address("admin", &admin)?,
-            observe: address("observe", &observe)?,
+            agents: parts::address("agents", &agents)?,
+            admin: parts::address("admin", &admin)?,
+            observe: parts::address("observe", &observe)?,
         };
         let names: Vec<AgentName> = definition.agents.keys().cloned().collect();
-        let (tokens, made) = agent_tokens(&config, &names)?;
-        let admins = Admins::open(&config.state_dir, principals(&config))?;
-        let audit = Arc::new(Audit::open(&config.audit.dir, durability(&config))?);
+        let (tokens, made) = parts::agent_tokens(&config, &names)?;
+        let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
+        let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
         let store = Store::open(&StoreSettings::new(config.store.sqlite.clone())).await?;
         let metrics = Arc::new(Metrics::new());
-        let upstreams = upstreams(&definition, &config, executable)?;
+        let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
         let definition = Arc::new(definition);
         let (scopes, follow) =
@@ -196,7 +198,7 @@ impl Gateway {
             audit: Arc::clone(&audit),
             metrics: Arc::clone(&metrics),
             tokens,
-            limits: limits(&config),
+            limits: parts::limits(&config),
             hosts: Hosts::new(&[addresses.agents], &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
             counters: Counters::default(),
@@ -214,7 +216,7 @@ impl Gateway {
             hosts: AdminHosts::new(addresses.admin, &[&config.public_url.admin]),
             views: views(scopes.clone(), findings),
             stop: stopping.clone(),
-            epoch: epoch(),
+            epoch: parts::epoch(),
         };
         let observe_state = Observe {
             not_ready: Box::new(move || {
@@ -285,94 +287,6 @@ async fn serve_axum(
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(until).await {
         tracing::error!(%error, listener = what, "a listener ended");
     }
-}
-
-async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
-}
-
-fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    listener.local_addr().map_err(|source| StartError::Listen { what, address: unknown, source })
-}
-
-fn state_dir(config: &Config) -> Result<(), StartError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let failed = |source| StartError::State { path: config.state_dir.clone(), source };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.state_dir).map_err(failed)
-}
-
-// Agents that the token file names use those tokens; with no token file at all, each agent gets
-// one at the first start.
-fn agent_tokens(
-    config: &Config,
-    agents: &[AgentName],
-) -> Result<(Tokens, BTreeMap<AgentName, Token>), StartError> {
-    if config.auth.token_file.exists() {
-        let entries =
-            config::tokens(&config.auth.token_file)?.into_iter().map(|entry| TokenEntry {
-                agent: entry.agent,
-                hash: TokenHash::from(entry.sha256),
-                expires: entry.expires_ms.and_then(|ms| {
-                    SystemTime::UNIX_EPOCH
-                        .checked_add(Duration::from_millis(u64::try_from(ms).ok()?))
-                }),
-            });
-        return Ok((Tokens::new(entries), BTreeMap::new()));
-    }
-    let made = quickstart_tokens(&config.state_dir, agents)?;
-    let entries = made.iter().map(|(agent, token)| TokenEntry {
-        agent: agent.clone(),
-        hash: token.hash(),
-        expires: None,
-    });
-    Ok((Tokens::new(entries), made))
-}
-
-fn principals(config: &Config) -> Vec<AdminEntry> {
-    let entry = |principal: &config::Principal| AdminEntry {
-        name: principal.name.clone(),
-        role: match &principal.role {
-            config::Role::Viewer => Role::Viewer,
-            config::Role::Approver => Role::Approver,
-            config::Role::Harness(agents) => Role::Harness { agents: agents.clone() },
-            config::Role::Operator => Role::Operator,
-        },
-        hash: TokenHash::from(principal.sha256),
-    };
-    config.principals.iter().map(entry).collect()
-}
-
-fn durability(config: &Config) -> Durability {
-    match config.audit.durability {
-        config::Durability::Os => Durability::Os,
-        config::Durability::Disk => Durability::Disk,
-    }
-}
-
-fn limits(config: &Config) -> Limits {
-    let json = JsonLimits { depth_max: config.limits.json_depth as usize, ..JsonLimits::default() };
-    Limits {
-        connections: config.limits.connections as usize,
-        request_bytes: usize::try_from(config.limits.request_bytes).unwrap_or(usize::MAX),
-        json,
-    }
-}
-
-fn upstreams(
-    definition: &Definition,
-    config: &Config,
-    executable: PathBuf,
-) -> Result<Upstreams, StartError> {
-    let mut settings = UpstreamSettings::new(executable);
-    settings.result_bytes_max = usize::try_from(config.limits.result_bytes).unwrap_or(usize::MAX);
-    settings.tools_max = config.limits.tools_per_server as usize;
-    Ok(Upstreams::start(definition.servers.values().cloned().collect(), settings)?)
-}
-
-fn epoch() -> String {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}", since.as_millis())
 }
 
 // Gauges and label names follow the state; nothing waits for them.
