@@ -1,7 +1,11 @@
 //! Finds the tools that a query names.
 
 use super::Document;
-use super::words::split;
+use super::table;
+use super::words::{split, stem};
+
+// The share of all tools that must have a word for it to be an everyday one.
+const EVERYDAY_SHARE: f32 = 0.01;
 
 /// The names of the tools of one scope, for lookup in any spelling.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +21,8 @@ struct Spelling {
     // Server and name in lower case: the order of tools of one spelling.
     canonical: (Box<str>, Box<str>),
     document: usize,
-    one_word: bool,
+    // A word like `search` is a name where names stand alone, and a word in a sentence.
+    everyday: bool,
 }
 
 impl Names {
@@ -35,7 +40,7 @@ impl Names {
                         document.name.to_ascii_lowercase().into(),
                     ),
                     document: at,
-                    one_word: words.len() == 1,
+                    everyday: is_everyday(&words),
                 });
             }
         }
@@ -58,11 +63,10 @@ impl Names {
             }
             at += used.max(1);
         }
-        // A word like `search` is a name where names stand alone, and a word in a sentence.
         let names_only = found.iter().map(|(_, used)| used).sum::<usize>() == words.len();
         let mut documents = Vec::new();
         for spelling in found.iter().flat_map(|(spellings, _)| spellings.iter()) {
-            let counts = names_only || !spelling.one_word;
+            let counts = names_only || !spelling.everyday;
             if counts && !documents.contains(&spelling.document) {
                 documents.push(spelling.document);
             }
@@ -87,6 +91,10 @@ impl Names {
         }
         best
     }
+}
+
+fn is_everyday(words: &[String]) -> bool {
+    matches!(words, [word] if table::share(&stem(word)) >= EVERYDAY_SHARE)
 }
 
 /// The name without the server that an exposed name starts with.
