@@ -57,6 +57,7 @@ fn an_everyday_word_is_a_name_only_where_names_stand_alone() {
     assert_eq!(found("search the customer's orders")[0], "crm.search_orders");
     assert_eq!(found("refund, search")[..3], ["crm.refund", "git.search", "web.search"]);
     assert_eq!(found("find customer orders, then use refund")[0], "crm.refund");
+    assert_eq!(found("find customer orders with `search`.")[..2], ["git.search", "web.search"]);
 }
 
 #[test]
