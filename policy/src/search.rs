@@ -5,28 +5,25 @@
 //! and a query that nothing in the scope answers gets no answer.
 
 use self::named::Names;
-use self::words::{Kept, stems};
-use std::collections::BTreeMap;
+use self::query::Query;
+use self::weigh::Term;
 
 mod named;
+mod query;
+mod table;
+mod weigh;
 mod words;
 
-/// Longest part of a query that is read, in bytes.
-pub const QUERY_BYTES_MAX: usize = 1024;
-/// Most different words of a query that are looked up, stop words not counted.
-pub const QUERY_WORDS_MAX: usize = 64;
+pub use self::query::{QUERY_BYTES_MAX, QUERY_WORDS_MAX};
 
-// Weights of the fields of a tool.
-const SERVER_WEIGHT: f32 = 2.0;
-const NAME_WEIGHT: f32 = 3.0;
-const TITLE_WEIGHT: f32 = 1.0;
-const DESCRIPTION_WEIGHT: f32 = 1.0;
-const PARAMETER_WEIGHT: f32 = 0.5;
-// How soon a repeated word stops counting, and how much long texts pay (BM25: k1 and b).
-const SATURATION: f32 = 1.2;
-const LENGTH_SHARE: f32 = 0.75;
 // What a tool gains whose whole name the query covers, as a share of its score.
-const COVER_WEIGHT: f32 = 1.0;
+const COVER_WEIGHT: f32 = 0.75;
+// Which share of what a query says its best tool must have, lest the answer be none; long queries
+// speak of several tools and are taken to say no more than this.
+const BEST_SHARE: f32 = 0.5;
+const ASKED_MAX: f32 = 10.0;
+// Which share every other tool must have.
+const ANY_SHARE: f32 = 0.2;
 
 /// What is indexed of one tool.
 #[derive(Debug, Clone, Copy)]
@@ -62,68 +59,19 @@ pub struct Hit {
     pub score: f32,
 }
 
-#[derive(Debug, Clone)]
-struct Term {
-    stem: Box<str>,
-    postings: Vec<Posting>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Posting {
-    document: usize,
-    // What the word adds to the document's score.
-    gain: f32,
-    // Which share of the document's name the word is.
-    cover: f32,
-}
-
-/// How often a word stands in a document, by weight of field.
+// What one document has of a query.
 #[derive(Debug, Clone, Copy, Default)]
-struct Count {
-    weight: f32,
-    in_name: bool,
+struct Sum {
+    gain: f32,
+    cover: f32,
+    rarity: f32,
 }
 
 impl Index {
     /// Indexes the tools of one scope.
     pub fn build<'a>(documents: impl IntoIterator<Item = Document<'a>>) -> Self {
         let documents: Vec<Document<'a>> = documents.into_iter().collect();
-        let counted: Vec<BTreeMap<String, Count>> = documents.iter().map(count).collect();
-        let lengths: Vec<f32> = counted.iter().map(length).collect();
-        let mean = lengths.iter().sum::<f32>() / lengths.len().max(1) as f32;
-        let mut found: BTreeMap<String, Vec<(usize, Count)>> = BTreeMap::new();
-        for (document, counts) in counted.iter().enumerate() {
-            for (stem, count) in counts {
-                found.entry(stem.clone()).or_default().push((document, *count));
-            }
-        }
-        let rarity_of = |holders: usize| rarity(holders, documents.len());
-        let mut name_rarities = vec![0.0; documents.len()];
-        for holders in found.values() {
-            for (document, _) in holders.iter().filter(|(_, count)| count.in_name) {
-                if let Some(sum) = name_rarities.get_mut(*document) {
-                    *sum += rarity_of(holders.len());
-                }
-            }
-        }
-        let posting = |rarity: f32, document: usize, count: Count| {
-            let length = lengths.get(document).copied().unwrap_or(mean) / mean.max(1.0);
-            let damping = SATURATION * (1.0 - LENGTH_SHARE + LENGTH_SHARE * length);
-            let name = name_rarities.get(document).copied().unwrap_or(0.0);
-            Posting {
-                document,
-                gain: rarity * count.weight * (SATURATION + 1.0) / (count.weight + damping),
-                cover: if count.in_name && name > 0.0 { rarity / name } else { 0.0 },
-            }
-        };
-        let terms = found
-            .into_iter()
-            .map(|(stem, holders)| {
-                let rarity = rarity_of(holders.len());
-                let postings = holders.into_iter().map(|(d, c)| posting(rarity, d, c)).collect();
-                Term { stem: stem.into(), postings }
-            })
-            .collect();
+        let terms = weigh::terms(&documents);
         Self { terms, places: places(&documents), names: Names::of(&documents) }
     }
 
@@ -133,8 +81,8 @@ impl Index {
     /// name, so that an answer depends on the scope and the query alone.
     #[must_use]
     pub fn search(&self, query: &str, limit: usize) -> Vec<Hit> {
-        let query = capped(query);
-        let mut hits = self.scored(query);
+        let query = query::capped(query);
+        let mut hits = self.scored(&Query::read(query));
         hits.sort_by(|a, b| {
             b.score.total_cmp(&a.score).then_with(|| self.place(a).cmp(&self.place(b)))
         });
@@ -149,26 +97,33 @@ impl Index {
         first.chain(hits).take(limit).collect()
     }
 
-    fn scored(&self, query: &str) -> Vec<Hit> {
-        let mut sums = vec![(0.0_f32, 0.0_f32); self.places.len()];
-        let mut stems: Vec<String> = Vec::new();
-        for stem in stems_of_query(query) {
-            if stems.len() < QUERY_WORDS_MAX && !stems.contains(&stem) {
-                stems.push(stem);
-            }
+    /// The stems of the scope and how many tools have each, in alphabetical order.
+    pub fn words(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.terms.iter().map(|term| (&*term.stem, term.postings.len()))
+    }
+
+    fn scored(&self, query: &Query) -> Vec<Hit> {
+        let mut sums = vec![Sum::default(); self.places.len()];
+        let mut asked = 0.0;
+        for (stem, weight) in &query.said {
+            let term = self.term(stem);
+            asked += weight
+                * term.map_or_else(|| weigh::rarity(stem, 0, sums.len()), |term| term.rarity);
+            term.into_iter().for_each(|term| add(term, *weight, *weight, &mut sums));
         }
-        for posting in stems.iter().filter_map(|stem| self.term(stem)).flat_map(|t| &t.postings) {
-            if let Some((gain, cover)) = sums.get_mut(posting.document) {
-                *gain += posting.gain;
-                *cover += posting.cover;
-            }
+        // What is found in another spelling is found.
+        for (stem, weight) in &query.meant {
+            self.term(stem).into_iter().for_each(|term| add(term, *weight, 1.0, &mut sums));
         }
+        let asked = asked.min(ASKED_MAX);
+        let most = sums.iter().map(|sum| sum.rarity).fold(0.0, f32::max);
+        let least = if most < asked * BEST_SHARE { f32::INFINITY } else { asked * ANY_SHARE };
         sums.into_iter()
             .enumerate()
-            .filter(|(_, (gain, _))| *gain > 0.0)
-            .map(|(document, (gain, cover))| Hit {
+            .filter(|(_, sum)| sum.gain > 0.0 && sum.rarity >= least)
+            .map(|(document, sum)| Hit {
                 document,
-                score: gain * (1.0 + COVER_WEIGHT * cover),
+                score: sum.gain * (1.0 + COVER_WEIGHT * sum.cover),
             })
             .collect()
     }
@@ -183,41 +138,14 @@ impl Index {
     }
 }
 
-fn stems_of_query(query: &str) -> Vec<String> {
-    let kept = stems(query, Kept::Telling);
-    if kept.is_empty() { stems(query, Kept::All) } else { kept }
-}
-
-fn count(document: &Document<'_>) -> BTreeMap<String, Count> {
-    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
-    let mut add = |text: &str, weight: f32| {
-        for stem in stems(text, Kept::All) {
-            counts.entry(stem).or_default().weight += weight;
+fn add(term: &Term, weight: f32, evidence: f32, sums: &mut [Sum]) {
+    for posting in &term.postings {
+        if let Some(sum) = sums.get_mut(posting.document) {
+            sum.gain += weight * posting.gain;
+            sum.cover += weight.min(1.0) * posting.cover;
+            sum.rarity += evidence * term.rarity;
         }
-    };
-    let name = named::native(document);
-    add(document.server, SERVER_WEIGHT);
-    add(name, NAME_WEIGHT);
-    add(document.title.unwrap_or_default(), TITLE_WEIGHT);
-    add(document.description, DESCRIPTION_WEIGHT);
-    for (parameter, description) in document.parameters {
-        add(parameter, PARAMETER_WEIGHT);
-        add(description, PARAMETER_WEIGHT);
     }
-    for stem in stems_of_query(name) {
-        counts.entry(stem).or_default().in_name = true;
-    }
-    counts
-}
-
-fn length(counts: &BTreeMap<String, Count>) -> f32 {
-    counts.values().map(|count| count.weight).sum()
-}
-
-// How much it says that a word stands in a document, when `holders` of `all` have it.
-fn rarity(holders: usize, all: usize) -> f32 {
-    let (holders, all) = (holders as f32, all as f32);
-    (1.0 + (all - holders + 0.5) / (holders + 0.5)).ln()
 }
 
 fn places(documents: &[Document<'_>]) -> Vec<usize> {
@@ -237,11 +165,6 @@ fn places(documents: &[Document<'_>]) -> Vec<usize> {
         }
     }
     places
-}
-
-fn capped(query: &str) -> &str {
-    let end = query.floor_char_boundary(QUERY_BYTES_MAX);
-    query.get(..end).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,11 @@
 //! Finds the tools that a query names.
 
 use super::Document;
-use super::words::split;
+use super::table;
+use super::words::{split, stem};
+
+// The share of all tools that must have a word for it to be an everyday one.
+const EVERYDAY_SHARE: f32 = 0.003;
 
 /// The names of the tools of one scope, for lookup in any spelling.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +21,8 @@ struct Spelling {
     // Server and name in lower case: the order of tools of one spelling.
     canonical: (Box<str>, Box<str>),
     document: usize,
-    one_word: bool,
+    // A word like `search` is a name where names stand alone, and a word in a sentence.
+    everyday: bool,
 }
 
 impl Names {
@@ -35,7 +40,7 @@ impl Names {
                         document.name.to_ascii_lowercase().into(),
                     ),
                     document: at,
-                    one_word: words.len() == 1,
+                    everyday: is_everyday(&words),
                 });
             }
         }
@@ -47,27 +52,35 @@ impl Names {
     }
 
     /// The documents that `query` names, in the order named.
+    ///
+    /// A query of nothing but names may write them in any way; in a sentence a name has no spaces.
     pub(crate) fn in_query(&self, query: &str) -> Vec<usize> {
         let words = split(query);
-        let mut found: Vec<(&[Spelling], usize)> = Vec::new();
+        let found = self.found(&words);
+        if found.iter().map(|(_, used)| used).sum::<usize>() == words.len() {
+            return once(found.iter().flat_map(|(spellings, _)| spellings.iter()));
+        }
+        let mut named: Vec<&Spelling> = Vec::new();
+        for run in query.split_whitespace() {
+            let found = self.found(&split(run));
+            let spellings = found.iter().flat_map(|(spellings, _)| spellings.iter());
+            named.extend(spellings.filter(|spelling| !spelling.everyday || is_quoted(run)));
+        }
+        once(named.into_iter())
+    }
+
+    // The names in a run of words, longest first, each with the words it takes.
+    fn found(&self, words: &[String]) -> Vec<(&[Spelling], usize)> {
+        let mut found = Vec::new();
         let mut at = 0;
         while at < words.len() {
             let (spellings, used) = self.longest(words.get(at..).unwrap_or_default());
-            if !spellings.is_empty() {
+            if used > 0 {
                 found.push((spellings, used));
             }
             at += used.max(1);
         }
-        // A word like `search` is a name where names stand alone, and a word in a sentence.
-        let names_only = found.iter().map(|(_, used)| used).sum::<usize>() == words.len();
-        let mut documents = Vec::new();
-        for spelling in found.iter().flat_map(|(spellings, _)| spellings.iter()) {
-            let counts = names_only || !spelling.one_word;
-            if counts && !documents.contains(&spelling.document) {
-                documents.push(spelling.document);
-            }
-        }
-        documents
+        found
     }
 
     // The tools named by the longest run of words that starts `words`, and its length.
@@ -87,6 +100,25 @@ impl Names {
         }
         best
     }
+}
+
+fn once<'a>(spellings: impl Iterator<Item = &'a Spelling>) -> Vec<usize> {
+    let mut documents = Vec::new();
+    for spelling in spellings {
+        if !documents.contains(&spelling.document) {
+            documents.push(spelling.document);
+        }
+    }
+    documents
+}
+
+fn is_quoted(run: &str) -> bool {
+    let run = run.trim_matches(['(', ')', '.', ',', ';', ':', '?', '!']);
+    ['`', '"', '\''].iter().any(|quote| run.starts_with(*quote) && run.ends_with(*quote))
+}
+
+fn is_everyday(words: &[String]) -> bool {
+    matches!(words, [word] if table::share(&stem(word)) >= EVERYDAY_SHARE)
 }
 
 /// The name without the server that an exposed name starts with.

@@ -53,6 +53,14 @@ fn several_named_tools_come_in_the_order_named() {
 }
 
 #[test]
+fn an_everyday_word_is_a_name_only_where_names_stand_alone() {
+    assert_eq!(found("search the customer's orders")[0], "crm.search_orders");
+    assert_eq!(found("refund, search")[..3], ["crm.refund", "git.search", "web.search"]);
+    assert_eq!(found("find customer orders, then use refund")[0], "crm.refund");
+    assert_eq!(found("find customer orders with `search`.")[..2], ["git.search", "web.search"]);
+}
+
+#[test]
 fn one_name_on_two_servers_is_ordered_by_server() {
     assert_eq!(found("search")[..2], ["git.search", "web.search"]);
     assert_eq!(found("web search")[0], "web.search");
@@ -90,10 +98,85 @@ fn an_empty_scope_or_query_finds_nothing() {
 fn a_query_is_read_up_to_its_limits() {
     let long = format!("{} refund", "é".repeat(QUERY_BYTES_MAX));
     assert_eq!(found(&long), Vec::<String>::new());
-    let filler: Vec<String> = (0..QUERY_WORDS_MAX)
-        .map(|n| format!("x{}", "y".repeat(n % 8) + &"z".repeat(n / 8)))
-        .collect();
-    assert_eq!(found(&format!("{} refund", filler.join(" "))), Vec::<String>::new());
+    let filler: Vec<String> = (0..QUERY_WORDS_MAX).map(|n| format!("word{n}")).collect();
+    assert_eq!(found(&format!("{} customer", filler.join(" "))), Vec::<String>::new());
+}
+
+#[test]
+fn a_query_that_the_scope_cannot_answer_finds_nothing() {
+    for query in [
+        "book a flight to Tokyo",
+        "what will the weather be tomorrow",
+        "send a message to the team channel",
+        "create a calendar event",
+        "translate this sentence into French",
+    ] {
+        assert_eq!(found(query), Vec::<String>::new(), "{query}");
+    }
+}
+
+#[test]
+fn taking_the_right_server_out_leaves_no_answer() {
+    let questions = [
+        ("crm", "refund the customer"),
+        ("files", "overwrite a file"),
+        ("web", "fetch a web page"),
+        ("git", "search commits"),
+    ];
+    for (server, query) in questions {
+        assert!(found(query)[0].starts_with(server), "{query}");
+        let without: Vec<_> = TOOLS.into_iter().filter(|tool| tool.0 != server).collect();
+        let hits = Index::build(documents(&without)).search(query, 10);
+        assert_eq!(hits, [], "{query}");
+    }
+}
+
+#[test]
+fn nothing_outside_the_scope_shows_in_a_score() {
+    let (crm, rest): (Vec<_>, Vec<_>) = TOOLS.into_iter().partition(|tool| tool.0 == "crm");
+    let before = Index::build(documents(&crm)).search("customer order", 10);
+    let elsewhere = Index::build(documents(&rest));
+    assert_ne!(elsewhere.search("file", 10), []);
+    let after = Index::build(documents(&crm)).search("customer order", 10);
+    assert_eq!(before, after);
+    assert_eq!(before.len(), 3);
+}
+
+#[test]
+fn people_and_tools_write_words_differently() {
+    let tools = [
+        ("azure", "keyvault_secret_list", "List secrets"),
+        ("azure", "mysql_server_list", "List servers"),
+        ("azure", "storage_account_delete", "Delete an account"),
+    ];
+    let index = Index::build(documents(&tools));
+    for (query, right) in [
+        ("secrets in my key vault", 0),
+        ("KeyVault secrets", 0),
+        ("MySQL", 1),
+        ("my-SQL servers", 1),
+        ("remove", 2),
+    ] {
+        assert_eq!(index.search(query, 1)[0].document, right, "{query}");
+    }
+}
+
+#[test]
+fn an_exposed_name_counts_its_server_once() {
+    let native = [("crm", "refund", "Pay back"), ("erp", "refund_crm", "Pay back")];
+    let exposed = [("crm", "crm__refund", "Pay back"), ("erp", "erp__refund_crm", "Pay back")];
+    for query in ["pay", "refund", "crm", "erp refund crm"] {
+        let (one, other) = (Index::build(documents(&native)), Index::build(documents(&exposed)));
+        assert_eq!(one.search(query, 5), other.search(query, 5), "{query}");
+    }
+}
+
+#[test]
+fn scores_never_rise_down_the_list() {
+    for query in ["search file customer", "write_file search_orders refund money", "order"] {
+        let hits = Index::build(documents(&TOOLS)).search(query, 10);
+        assert!(hits.is_sorted_by(|a, b| a.score >= b.score), "{query}");
+    }
 }
 
 #[test]
