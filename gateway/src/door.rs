@@ -106,29 +106,29 @@ fn authority(url: &str) -> Option<String> {
 ///
 /// # Errors
 /// The answer to send instead.
-pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Body>> {
+pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response<Body>>> {
     if !shared.hosts.admit(&head.headers) {
-        return Err(reply::refuse(
+        return Err(refuse(
             StatusCode::FORBIDDEN,
             "this Host or Origin may not use the gateway; set `publicUrl.agents` if the gateway has another name",
         ));
     }
     let route = route(head).ok_or_else(|| {
-        reply::refuse(
+        refuse(
             StatusCode::NOT_FOUND,
             "no such endpoint; use /mcp, /a/AGENT/mcp or /a/AGENT/s/SERVER/mcp",
         )
     })?;
-    let principal = shared.identify(&head.headers).map_err(|_| reply::unauthorized())?;
+    let principal = shared.identify(&head.headers).map_err(|_| Box::new(reply::unauthorized()))?;
     if route.agent.is_some_and(|agent| !agent.eq_ignore_ascii_case(principal.agent.as_str())) {
-        return Err(reply::refuse(
+        return Err(refuse(
             StatusCode::FORBIDDEN,
             "this token belongs to another agent than the URL names; use that agent's URL or /mcp",
         ));
     }
     let generation = shared.scopes.snapshot();
     let Some(scope) = generation.scopes.get(&principal.agent).map(Arc::clone) else {
-        return Err(reply::refuse(
+        return Err(refuse(
             StatusCode::FORBIDDEN,
             "no policy file defines the agent of this token, so it may use nothing; define it or remove its token",
         ));
@@ -141,7 +141,7 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Response<Bod
                 principal.agent,
                 scope.all.authorised()
             );
-            reply::refuse(StatusCode::NOT_FOUND, &text)
+            refuse(StatusCode::NOT_FOUND, &text)
         })?),
     };
     Ok(Visit {
@@ -191,7 +191,7 @@ pub(crate) async fn body(
     shared: &Shared,
     head: &Parts,
     body: Incoming,
-) -> Result<Bytes, Response<Body>> {
+) -> Result<Bytes, Box<Response<Body>>> {
     let json =
         head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
             value
@@ -200,7 +200,7 @@ pub(crate) async fn body(
                 .is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
         });
     if !json || head.headers.contains_key(CONTENT_ENCODING) {
-        return Err(reply::refuse(
+        return Err(refuse(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "send `Content-Type: application/json` without a content encoding",
         ));
@@ -208,7 +208,7 @@ pub(crate) async fn body(
     let most = shared.limits.request_bytes;
     let too_large = || {
         let text = format!("the body is larger than {most} bytes (`limits.requestBytes`)");
-        reply::refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
+        refuse(StatusCode::PAYLOAD_TOO_LARGE, &text)
     };
     let announced =
         head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
@@ -217,12 +217,10 @@ pub(crate) async fn body(
     }
     let read = tokio::time::timeout(BODY_READ_TIMEOUT, collect(body, most)).await;
     match read {
-        Err(_) => Err(reply::refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly")),
+        Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly")),
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(BodyError::TooLarge)) => Err(too_large()),
-        Ok(Err(BodyError::Broken)) => {
-            Err(reply::refuse(StatusCode::BAD_REQUEST, "the body ended early"))
-        }
+        Ok(Err(BodyError::Broken)) => Err(refuse(StatusCode::BAD_REQUEST, "the body ended early")),
     }
 }
 
@@ -249,4 +247,8 @@ async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, BodyError> {
         }
     }
     Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+fn refuse(status: StatusCode, text: &str) -> Box<Response<Body>> {
+    Box::new(reply::refuse(status, text))
 }

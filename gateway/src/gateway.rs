@@ -2,30 +2,26 @@
 
 mod parts;
 
-use crate::admin::{self, Api, Hosts as AdminHosts};
-use crate::audit::{Audit, AuditError, Durability};
+use crate::admin::{self, Api};
+use crate::audit::{Audit, AuditError};
 use crate::config::{self, Config, ConfigError};
 use crate::door::Hosts;
 use crate::hold::HoldTable;
-use crate::identity::{
-    AdminEntry, Admins, PrivateFileError, QuickstartError, Role, Token, TokenEntry, TokenHash,
-    Tokens, quickstart_tokens,
-};
+use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
-use crate::parked::{Clock, Parked, ParkedSettings};
+use crate::parked::Parked;
 use crate::runner::runner;
 use crate::scopes::{self, Scopes};
 use crate::sessions::Sessions;
-use crate::shared::{Limits, Shared};
+use crate::shared::Shared;
 use crate::store::{Store, StoreFault, StoreSettings};
 use crate::telemetry::{Metrics, Reachable};
-use crate::upstream::{UpstreamError, UpstreamSettings, Upstreams};
+use crate::upstream::UpstreamError;
 use crate::usage::Counters;
-use crate::views::views;
+use parts::Listeners;
 use portcullis_policy::definition::Definition;
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
-use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::AgentName;
 use portcullis_policy::source::{SourceFile, read};
 use std::collections::BTreeMap;
@@ -33,7 +29,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -107,10 +103,7 @@ pub struct Addresses {
 /// A gateway that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Gateway {
-    addresses: Addresses,
-    agents: TcpListener,
-    admin: TcpListener,
-    observe: TcpListener,
+    listeners: Listeners,
     shared: Arc<Shared>,
     api: Api,
     observe_state: Observe,
@@ -124,7 +117,7 @@ pub struct Gateway {
 ///
 /// # Errors
 /// [`StartError::Config`] if a file cannot be read, [`StartError::Policy`] with every finding if
-/// one of them is an error.
+/// one of them is an error, or a warning where `policy.strict` is set.
 pub fn read_policy(config: &Config) -> Result<(Definition, Vec<Diagnostic>), StartError> {
     let files = config::policy_files(&config.policy.dirs)?;
     let sources: Vec<SourceFile<'_>> = files
@@ -134,7 +127,8 @@ pub fn read_policy(config: &Config) -> Result<(Definition, Vec<Diagnostic>), Sta
         .collect();
     let (definition, mut findings) = read(&sources);
     findings.extend(files.warnings);
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+    let worst = if config.policy.strict { Severity::Warning } else { Severity::Error };
+    if findings.iter().any(|finding| finding.severity >= worst) {
         return Err(StartError::Policy(findings));
     }
     Ok((definition, findings))
@@ -157,18 +151,9 @@ impl Gateway {
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
         let (definition, findings) = read_policy(&config)?;
-        for finding in config.warnings.iter().chain(&findings) {
-            tracing::warn!(code = finding.code, "{finding}");
-        }
+        parts::report(config.warnings.iter().chain(&findings));
         parts::state_dir(&config)?;
-        let agents = parts::bind("agents", config.listen.agents).await?;
-        let admin = parts::bind("admin", config.listen.admin).await?;
-        let observe = parts::bind("observe", config.listen.observe).await?;
-        let addresses = Addresses {
-            agents: parts::address("agents", &agents)?,
-            admin: parts::address("admin", &admin)?,
-            observe: parts::address("observe", &observe)?,
-        };
+        let listeners = Listeners::bind(&config).await?;
         let names: Vec<AgentName> = definition.agents.keys().cloned().collect();
         let (tokens, made) = parts::agent_tokens(&config, &names)?;
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
@@ -177,79 +162,48 @@ impl Gateway {
         let metrics = Arc::new(Metrics::new());
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
-        let definition = Arc::new(definition);
         let (scopes, follow) =
-            scopes::follow_catalogue(Arc::clone(&definition), upstreams.catalogue());
-        let settings = ParkedSettings {
-            result_keep: config.approval.result_keep,
-            clock: Clock::system(),
-            ..ParkedSettings::default()
-        };
+            scopes::follow_catalogue(Arc::new(definition), upstreams.catalogue());
         let requests = Arc::new(AtomicU64::new(0));
         let runner =
             runner(scopes.clone(), upstreams.clone(), Arc::clone(&audit), Arc::clone(&requests));
+        let settings = parts::parked_settings(&config, &metrics);
         let parked = Parked::open(store, settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
-            scopes: scopes.clone(),
+            scopes,
             sessions: Sessions::default(),
-            upstreams: upstreams.clone(),
-            parked: parked.clone(),
-            audit: Arc::clone(&audit),
-            metrics: Arc::clone(&metrics),
+            upstreams,
+            parked,
+            audit,
+            metrics,
             tokens,
             limits: parts::limits(&config),
-            hosts: Hosts::new(&[addresses.agents], &[&config.public_url.agents]),
+            hosts: Hosts::new(&[listeners.addresses.agents], &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
             counters: Counters::default(),
-            stop: stopping.clone(),
+            stop: stopping,
             requests,
         });
+        let api = parts::api(&shared, &config, (admins, findings), listeners.addresses.admin);
+        let observe_state = parts::observe(&shared, listeners.addresses.observe);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow);
         tasks.spawn(gauges(Arc::clone(&shared)));
-        let api = Api {
-            parked,
-            audit,
-            metrics: Arc::clone(&metrics),
-            admins,
-            hosts: AdminHosts::new(addresses.admin, &[&config.public_url.admin]),
-            views: views(scopes.clone(), findings),
-            stop: stopping.clone(),
-            epoch: parts::epoch(),
-        };
-        let observe_state = Observe {
-            not_ready: Box::new(move || {
-                let draining = "the gateway is stopping".to_owned();
-                if *stopping.borrow() { vec![draining] } else { Vec::new() }
-            }),
-            metrics,
-            hosts: AdminHosts::of_scrapes(addresses.observe),
-        };
-        Ok(Self {
-            addresses,
-            agents,
-            admin,
-            observe,
-            shared,
-            api,
-            observe_state,
-            stop,
-            tasks,
-            tokens: made,
-        })
+        Ok(Self { listeners, shared, api, observe_state, stop, tasks, tokens: made })
     }
 
     /// Where it listens; ports are known even where the configuration says 0.
     #[must_use]
     pub fn addresses(&self) -> Addresses {
-        self.addresses
+        self.listeners.addresses
     }
 
     /// Serves until `until` resolves, then drains: held calls settle at once, their cards stay,
     /// running calls may end.
     pub async fn serve(self, until: impl Future<Output = ()> + Send) {
-        let Self { agents, admin, observe, shared, api, observe_state, stop, mut tasks, .. } = self;
+        let Self { listeners, shared, api, observe_state, stop, mut tasks, .. } = self;
+        let Listeners { agents, admin, observe, .. } = listeners;
         let stopping = stop.subscribe();
         let serving = tokio::spawn(listener::serve_agents(
             agents,

@@ -136,9 +136,9 @@ pub(crate) fn session(
     shared: &Shared,
     visit: &Visit,
     headers: &HeaderMap,
-) -> Result<Arc<Session>, Response<Body>> {
+) -> Result<Arc<Session>, Box<Response<Body>>> {
     let Some(id) = session_id(headers) else {
-        return Err(reply::refuse(
+        return Err(refuse(
             StatusCode::BAD_REQUEST,
             "a session is needed: send `initialize` first and then its `Mcp-Session-Id` with every request, \
              or speak revision 2026-07-28, which has no sessions",
@@ -146,12 +146,12 @@ pub(crate) fn session(
     };
     let session =
         shared.sessions.find(id, &visit.principal.credential, &visit.path).ok_or_else(|| {
-            reply::refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
+            refuse(StatusCode::NOT_FOUND, "no such session; send `initialize` to open one")
         })?;
     match single(headers, "mcp-protocol-version") {
         Ok(None) => Ok(session),
         Ok(Some(version)) if LEGACY.contains(&version) => Ok(session),
-        Ok(Some(_)) | Err(_) => Err(reply::refuse(
+        Ok(Some(_)) | Err(_) => Err(refuse(
             StatusCode::BAD_REQUEST,
             "header `MCP-Protocol-Version` is not the revision this session agreed on",
         )),
@@ -168,6 +168,10 @@ pub(crate) fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Respon
             shared.sessions.end(&session);
             reply::empty(StatusCode::NO_CONTENT)
         }
-        Err(refusal) => refusal,
+        Err(refusal) => *refusal,
     }
+}
+
+fn refuse(status: StatusCode, text: &str) -> Box<Response<Body>> {
+    Box::new(reply::refuse(status, text))
 }

@@ -150,21 +150,10 @@ impl Hold {
         let mut told = 0;
         loop {
             match self.step(&mut ticket, &mut beat, deadline).await {
-                Step::Progress(params) => {
-                    if let Some(message) =
-                        self.token.as_ref().and_then(|t| progress::relayed(&params, t))
-                    {
-                        events.message(&message).await?;
-                    }
-                }
+                Step::Progress(params) => self.relay(&params, events).await?,
                 Step::SignOfLife => {
                     told += 1;
-                    match &self.token {
-                        Some(token) => {
-                            events.message(&progress::own(token, told, &self.waiting)).await?;
-                        }
-                        None => events.comment().await?,
-                    }
+                    self.show_life(told, events).await?;
                 }
                 Step::Settled(settlement) => {
                     let message = self.settled(settlement, &ticket);
@@ -174,15 +163,27 @@ impl Hold {
                     return Ok(());
                 }
                 Step::OutOfTime => {
-                    let sent = events.message(&self.pending(&ticket)).await;
-                    if sent.is_ok() {
-                        events.drained().await;
-                        ticket.told_pending();
-                    }
-                    return sent;
+                    events.message(&self.pending(&ticket)).await?;
+                    events.drained().await;
+                    ticket.told_pending();
+                    return Ok(());
                 }
                 Step::Cancelled => return Ok(()),
             }
+        }
+    }
+
+    async fn relay(&self, params: &Bytes, events: &EventSender) -> Result<(), Gone> {
+        match self.token.as_ref().and_then(|token| progress::relayed(params, token)) {
+            Some(message) => events.message(&message).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn show_life(&self, told: u64, events: &EventSender) -> Result<(), Gone> {
+        match &self.token {
+            Some(token) => events.message(&progress::own(token, told, &self.waiting)).await,
+            None => events.comment().await,
         }
     }
 

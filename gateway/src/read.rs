@@ -4,20 +4,30 @@
 use crate::asked::Asked;
 use crate::mcp::answer::{self, INVALID_PARAMS};
 use crate::mcp::envelope::member_of;
-use crate::mcp::method::Method;
 use crate::mcp::sse::Body;
 use crate::record::{Ending, Record};
 use crate::{reply, run};
 use http::Response;
 use portcullis_policy::decide::{Ask, Decision, decide};
 
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// `resources/read`.
+    Resource,
+    /// `prompts/get`.
+    Prompt,
+    /// `completion/complete`.
+    Completion,
+}
+
 /// Answers one of the three.
-pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
-    let Some((ask, name)) = ask(&asked, method) else {
-        let text = match method {
-            Method::ReadResource => "`resources/read` needs `uri`, a string",
-            Method::GetPrompt => "`prompts/get` needs `name`, a string",
-            _ => {
+pub(crate) async fn read(asked: Asked, what: Read) -> Response<Body> {
+    let Some((ask, name)) = ask(&asked, what) else {
+        let text = match what {
+            Read::Resource => "`resources/read` needs `uri`, a string",
+            Read::Prompt => "`prompts/get` needs `name`, a string",
+            Read::Completion => {
                 "`completion/complete` needs `ref`, either {\"type\":\"ref/prompt\",\"name\"} or {\"type\":\"ref/resource\",\"uri\"}"
             }
         };
@@ -29,7 +39,7 @@ pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
         Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Other).await,
         Decision::Refuse(refusal) => {
             record.refuse(refusal.reason);
-            let data = (method == Method::ReadResource)
+            let data = (what == Read::Resource)
                 .then(|| format!("{{\"uri\":{}}}", portcullis_policy::json::quote(&name)));
             reply::json(answer::error(
                 Some(&asked.call.id),
@@ -47,12 +57,12 @@ pub(crate) async fn read(asked: Asked, method: Method) -> Response<Body> {
     }
 }
 
-fn ask(asked: &Asked, method: Method) -> Option<(Ask, String)> {
+fn ask(asked: &Asked, what: Read) -> Option<(Ask, String)> {
     let text = |name| Some(asked.call.params.value(name)?.text()?.into_owned());
-    match method {
-        Method::ReadResource => text("uri").map(|uri| (Ask::Resource { uri: uri.clone() }, uri)),
-        Method::GetPrompt => text("name").map(|name| (Ask::Prompt { name: name.clone() }, name)),
-        _ => {
+    match what {
+        Read::Resource => text("uri").map(|uri| (Ask::Resource { uri: uri.clone() }, uri)),
+        Read::Prompt => text("name").map(|name| (Ask::Prompt { name: name.clone() }, name)),
+        Read::Completion => {
             let reference = asked.call.params.value("ref")?;
             let member = |name| {
                 let value = member_of(reference, name, asked.shared.limits.json)?;

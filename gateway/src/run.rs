@@ -340,12 +340,14 @@ impl Answer {
     }
 }
 
+type Sent = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>;
+
 /// A call in flight. Dropping it ends the call in the modern era, where leaving is cancelling;
 /// in the legacy era it goes on without a reader (MCP 2025-11-25, transports: a disconnect
 /// should not be taken for a cancellation).
 struct Work {
     era: Era,
-    future: Option<Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>>,
+    future: Option<Sent>,
 }
 
 impl Work {

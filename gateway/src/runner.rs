@@ -5,9 +5,10 @@ use crate::parked::{Executed, ProgressSender, Runner, Running};
 use crate::record::Ending;
 use crate::run::is_tool_error;
 use crate::scopes::Scopes;
-use crate::upstream::{Forward, Reply, Upstreams};
+use crate::upstream::{Failure, Forward, Reply, Upstreams};
 use portcullis_policy::decide::{Permit, Reason, Refusal, decide_approved};
 use portcullis_policy::ledger::{Approved, Card};
+use portcullis_policy::name::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -51,54 +52,64 @@ struct Sending {
 
 impl Sending {
     fn run(self, card: Card, permit: Permit, progress: ProgressSender) -> Running {
-        let Self { upstreams, audit, request } = self;
-        Box::pin(async move {
-            let began = Instant::now();
-            let generation = permit.generation();
-            if let Err(error) = audit.intent(&Intent { asked: asked(&card, request, generation) }) {
-                tracing::error!(%error, "an intent could not be recorded; nothing was sent");
-                return Executed::NotSent {
-                    text: "the audit record could not be written".to_owned(),
-                };
+        Box::pin(async move { self.send(&card, permit, progress).await })
+    }
+
+    async fn send(self, card: &Card, permit: Permit, progress: ProgressSender) -> Executed {
+        let began = Instant::now();
+        let generation = permit.generation();
+        let asked = asked(card, self.request, generation);
+        if let Err(error) = self.audit.intent(&Intent { asked }) {
+            tracing::error!(%error, "an intent could not be recorded; nothing was sent");
+            return Executed::NotSent { text: "the audit record could not be written".to_owned() };
+        }
+        let server = permit.target().server().clone();
+        let reply = self.call(permit, progress).await;
+        let (executed, ending) = ended(reply, &server);
+        let outcome = Outcome {
+            asked,
+            decision: Verdict::Run,
+            reason: None,
+            outcome: ending.as_str(),
+            duration: began.elapsed(),
+        };
+        if let Err(error) = self.audit.outcome(&outcome) {
+            tracing::error!(%error, card = card.id(), "an outcome could not be recorded");
+        }
+        executed
+    }
+
+    async fn call(&self, permit: Permit, progress: ProgressSender) -> Result<Reply, Failure> {
+        let (sender, mut notes) = mpsc::channel(crate::run::NOTES_QUEUED_MAX);
+        let forward = Forward { progress: Some(sender), ..Forward::default() };
+        let call = self.upstreams.call(permit, forward);
+        tokio::pin!(call);
+        loop {
+            tokio::select! {
+                biased;
+                Some(params) = notes.recv() => progress.send(params),
+                reply = &mut call => return reply,
             }
-            let server = permit.target().server().clone();
-            let (sender, mut notes) = mpsc::channel(crate::run::NOTES_QUEUED_MAX);
-            let forward = Forward { progress: Some(sender), ..Forward::default() };
-            let call = upstreams.call(permit, forward);
-            tokio::pin!(call);
-            let reply = loop {
-                tokio::select! {
-                    biased;
-                    Some(params) = notes.recv() => progress.send(params),
-                    reply = &mut call => break reply,
-                }
-            };
-            let (executed, outcome) = match reply {
-                Ok(Reply::Result(raw)) => {
-                    let is_error = is_tool_error(&raw);
-                    let outcome = if is_error { Ending::ToolError } else { Ending::Ok };
-                    (Executed::Result { raw, is_error }, outcome)
-                }
-                Ok(Reply::Error(raw)) => (Executed::Error { raw }, Ending::RpcError),
-                Err(failure) if failure.may_have_run() => {
-                    (Executed::Unknown { text: failure.text(&server) }, Ending::Unknown)
-                }
-                Err(failure) => {
-                    (Executed::NotSent { text: failure.text(&server) }, Ending::NotSent)
-                }
-            };
-            let outcome = Outcome {
-                asked: asked(&card, request, generation),
-                decision: Verdict::Run,
-                reason: None,
-                outcome: outcome.as_str(),
-                duration: began.elapsed(),
-            };
-            if let Err(error) = audit.outcome(&outcome) {
-                tracing::error!(%error, card = card.id(), "an outcome could not be recorded");
-            }
-            executed
-        })
+        }
+    }
+}
+
+fn ended(reply: Result<Reply, Failure>, server: &ServerName) -> (Executed, Ending) {
+    match reply {
+        Ok(Reply::Result(raw)) => {
+            let is_error = is_tool_error(&raw);
+            let ending = if is_error { Ending::ToolError } else { Ending::Ok };
+            (Executed::Result { raw, is_error }, ending)
+        }
+        Ok(Reply::Error(raw)) => (Executed::Error { raw }, Ending::RpcError),
+        Err(failure) if failure.may_have_run() => {
+            tracing::warn!(%failure, %server, "an approved call has no known outcome");
+            (Executed::Unknown { text: failure.text(server) }, Ending::Unknown)
+        }
+        Err(failure) => {
+            tracing::warn!(%failure, %server, "an approved call was not sent");
+            (Executed::NotSent { text: failure.text(server) }, Ending::NotSent)
+        }
     }
 }
 

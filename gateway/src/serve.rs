@@ -4,11 +4,13 @@
 //! it to list, call, read or subscribe.
 
 use crate::asked::Asked;
+use crate::list::Listed;
 use crate::mcp::envelope::{self, Call, EnvelopeError, Members, Message};
 use crate::mcp::era::{self, Era, EraError};
 use crate::mcp::method::Method;
 use crate::mcp::sse::Body;
 use crate::mcp::{answer, headers};
+use crate::read::Read;
 use crate::shared::Shared;
 use crate::{call, door, handshake, list, read, reply, subscribe};
 use http::{HeaderMap, Response, StatusCode};
@@ -21,7 +23,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     let (head, body) = request.into_parts();
     let visit = match door::enter(&shared, &head) {
         Ok(visit) => visit,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     match head.method {
         http::Method::POST => {}
@@ -31,7 +33,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     }
     let body = match door::body(&shared, &head, body).await {
         Ok(body) => body,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let message = match envelope::read(&body, shared.limits.json) {
         Ok(message) => message,
@@ -72,21 +74,22 @@ async fn requested(
         Era::Modern => None,
         Era::Legacy => match handshake::session(&shared, &visit, headers) {
             Ok(session) => Some(session),
-            Err(refusal) => return refusal,
+            Err(refusal) => return *refusal,
         },
     };
     let asked = Asked::new(shared, visit, era, session, call);
     match method {
         Method::Initialize | Method::Ping | Method::SetLevel => handshake::small(&asked, method),
         Method::Discover => handshake::discover(&asked),
-        Method::ListTools | Method::ListResources | Method::ListTemplates | Method::ListPrompts => {
-            list::list(&asked, method)
-        }
+        Method::ListTools => list::list(&asked, Listed::Tools),
+        Method::ListResources => list::list(&asked, Listed::Resources),
+        Method::ListTemplates => list::list(&asked, Listed::Templates),
+        Method::ListPrompts => list::list(&asked, Listed::Prompts),
         Method::CallTool => call::call(asked, headers).await,
-        Method::ReadResource | Method::GetPrompt | Method::Complete => {
-            read::read(asked, method).await
-        }
-        Method::Listen => subscribe::listen(asked),
+        Method::ReadResource => read::read(asked, Read::Resource).await,
+        Method::GetPrompt => read::read(asked, Read::Prompt).await,
+        Method::Complete => read::read(asked, Read::Completion).await,
+        Method::Listen => subscribe::listen(&asked),
     }
 }
 

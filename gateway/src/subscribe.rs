@@ -42,7 +42,7 @@ pub(crate) fn standalone(
     }
     let session = match handshake::session(shared, visit, headers) {
         Ok(session) => session,
-        Err(refusal) => return refusal,
+        Err(refusal) => return *refusal,
     };
     let all = Wanted { tools: true, prompts: true, resources: true };
     let mut stream = Stream::new(shared, visit, all, None);
@@ -55,7 +55,7 @@ pub(crate) fn standalone(
 }
 
 /// Opens a `subscriptions/listen` stream (MCP 2026-07-28, subscriptions).
-pub(crate) fn listen(asked: Asked) -> Response<Body> {
+pub(crate) fn listen(asked: &Asked) -> Response<Body> {
     let wanted = asked.call.params.value("notifications");
     let flag = |name| {
         let value = wanted.and_then(|wanted| member_of(wanted, name, JsonLimits::default()));

@@ -1,5 +1,13 @@
 //! The laws of the decision, checked against a naive model on random policies and catalogues.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::disallowed_methods,
+    reason = "a test that fails says so by panicking, and asks its environment how long to run"
+)]
+
 use bytes::Bytes;
 use portcullis_policy::catalogue::{Catalogue, Offer, Status, ToolOffer};
 use portcullis_policy::decide::{Ask, Decision, Usage, decide};

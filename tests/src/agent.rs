@@ -154,12 +154,7 @@ impl Agent {
                 let raw = members.get("name").or(members.get("uri"))?;
                 serde_json::from_str::<String>(raw.get()).ok()
             });
-            if let Some(name) = name {
-                // MCP 2026-07-28, streamable HTTP: what is not plain ASCII travels encoded.
-                let plain = name.bytes().all(|b| b.is_ascii_graphic());
-                let encoded = || format!("=?base64?{}?=", STANDARD.encode(&name));
-                extra.push(("mcp-name", if plain { name.clone() } else { encoded() }));
-            }
+            extra.extend(name.map(|name| ("mcp-name", header_value(&name))));
         }
         let body = format!(
             r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{}}}"#,
@@ -241,6 +236,14 @@ impl Agent {
         }
         request.send().await.map_err(|e| causes(&e))
     }
+}
+
+/// MCP 2026-07-28, streamable HTTP: what is not plain ASCII travels encoded.
+fn header_value(name: &str) -> String {
+    if name.bytes().all(|b| b.is_ascii_graphic()) {
+        return name.to_owned();
+    }
+    format!("=?base64?{}?=", STANDARD.encode(name))
 }
 
 /// Reads an answer, plain or streamed.

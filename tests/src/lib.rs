@@ -2,6 +2,8 @@
 //! raw bytes, an upstream that records every byte it receives, and a fixture server with
 //! everything the public conformance suite asks for.
 
+#![expect(clippy::panic, reason = "what a test needs and cannot have fails the test")]
+
 pub mod agent;
 pub mod corpus;
 pub mod driver;

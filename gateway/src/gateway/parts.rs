@@ -1,27 +1,130 @@
 //! What the gateway is put together from, made from its configuration.
 
-use super::StartError;
+use super::{Addresses, StartError};
+use crate::admin::{Api, Hosts};
 use crate::audit::Durability;
 use crate::config::{self, Config};
-use crate::identity::{AdminEntry, Role, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens};
-use crate::shared::Limits;
+use crate::identity::{
+    AdminEntry, Admins, Role, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
+};
+use crate::observe::Observe;
+use crate::parked::{Clock, ParkedSettings, Witness};
+use crate::shared::{Limits, Shared};
+use crate::telemetry::Metrics;
 use crate::upstream::{UpstreamSettings, Upstreams};
+use crate::views::views;
+use portcullis_policy::catalogue::Status;
 use portcullis_policy::definition::Definition;
+use portcullis_policy::diagnostic::{Diagnostic, Severity};
 use portcullis_policy::json::JsonLimits;
+use portcullis_policy::ledger::State;
 use portcullis_policy::name::AgentName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 
-pub(super) async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+/// The three sockets.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) addresses: Addresses,
+    pub(super) agents: TcpListener,
+    pub(super) admin: TcpListener,
+    pub(super) observe: TcpListener,
+}
+
+impl Listeners {
+    /// Binds all three or none.
+    pub(super) async fn bind(config: &Config) -> Result<Self, StartError> {
+        let agents = bind("agents", config.listen.agents).await?;
+        let admin = bind("admin", config.listen.admin).await?;
+        let observe = bind("observe", config.listen.observe).await?;
+        let addresses = Addresses {
+            agents: address("agents", &agents)?,
+            admin: address("admin", &admin)?,
+            observe: address("observe", &observe)?,
+        };
+        Ok(Self { addresses, agents, admin, observe })
+    }
+}
+
+async fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { what, address, source })
 }
 
-pub(super) fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
+fn address(what: &'static str, listener: &TcpListener) -> Result<SocketAddr, StartError> {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
     listener.local_addr().map_err(|source| StartError::Listen { what, address: unknown, source })
+}
+
+/// Puts findings into the log, each as loud as it is.
+pub(super) fn report<'a>(findings: impl Iterator<Item = &'a Diagnostic>) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Note => tracing::info!(code = finding.code, "{finding}"),
+            Severity::Warning => tracing::warn!(code = finding.code, "{finding}"),
+            Severity::Error => tracing::error!(code = finding.code, "{finding}"),
+        }
+    }
+}
+
+/// How cards are kept; each step of one is counted.
+pub(super) fn parked_settings(config: &Config, metrics: &Arc<Metrics>) -> ParkedSettings {
+    let metrics = Arc::clone(metrics);
+    ParkedSettings {
+        result_keep: config.approval.result_keep,
+        clock: Clock::system(),
+        witness: Witness::new(move |card| {
+            if card.state() != State::Parked && card.outcome().is_none() {
+                let waited = card.updated_ms().saturating_sub(card.created_ms());
+                metrics.park_waited(Duration::from_millis(waited));
+            }
+        }),
+        ..ParkedSettings::default()
+    }
+}
+
+/// The admin API over what requests share.
+pub(super) fn api(
+    shared: &Arc<Shared>,
+    config: &Config,
+    (admins, findings): (Admins, Vec<Diagnostic>),
+    address: SocketAddr,
+) -> Api {
+    Api {
+        parked: shared.parked.clone(),
+        audit: Arc::clone(&shared.audit),
+        metrics: Arc::clone(&shared.metrics),
+        admins,
+        hosts: Hosts::new(address, &[&config.public_url.admin]),
+        views: views(shared.scopes.clone(), findings),
+        stop: shared.stop.clone(),
+        epoch: epoch(),
+    }
+}
+
+/// What the observe listener tells.
+pub(super) fn observe(shared: &Arc<Shared>, address: SocketAddr) -> Observe {
+    let asked = Arc::clone(shared);
+    Observe {
+        not_ready: Box::new(move || {
+            let mut reasons = Vec::new();
+            if *asked.stop.borrow() {
+                reasons.push("the gateway is stopping".to_owned());
+            }
+            let catalogue = asked.upstreams.catalogue();
+            let starting =
+                catalogue.borrow().servers.values().any(|o| o.status == Status::Starting);
+            if starting {
+                reasons.push("a server has not answered yet".to_owned());
+            }
+            reasons
+        }),
+        metrics: Arc::clone(&shared.metrics),
+        hosts: Hosts::of_scrapes(address),
+    }
 }
 
 pub(super) fn state_dir(config: &Config) -> Result<(), StartError> {
@@ -98,8 +201,7 @@ pub(super) fn upstreams(
     Ok(Upstreams::start(definition.servers.values().cloned().collect(), settings)?)
 }
 
-pub(super) fn epoch() -> String {
+fn epoch() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     format!("{:x}", since.as_millis())
 }
-

@@ -166,9 +166,12 @@ pub(crate) fn read(body: &Bytes, limits: JsonLimits) -> Result<Message, Envelope
     let mut found = Found::default();
     let mut refused = None;
     let read = reader.object(|reader, name| {
-        member(&mut found, body, reader, name).map_err(|error| match error {
+        found.member(body, reader, name).map_err(|error| match error {
             EnvelopeError::Json(error) => error,
-            other => {
+            other @ (EnvelopeError::Batch
+            | EnvelopeError::Shape(_)
+            | EnvelopeError::LookAlike(_)
+            | EnvelopeError::Params(_)) => {
                 refused = Some(other);
                 reader.refuse(JsonFault::Refused)
             }
@@ -180,37 +183,6 @@ pub(crate) fn read(body: &Bytes, limits: JsonLimits) -> Result<Message, Envelope
     };
     reader.end()?;
     found.message()
-}
-
-fn member<'a>(
-    found: &mut Found,
-    body: &Bytes,
-    reader: &mut Reader<'a>,
-    name: &Cow<'a, str>,
-) -> Result<(), EnvelopeError> {
-    match &**name {
-        "jsonrpc" => found.version = reader.value()? == "\"2.0\"",
-        "id" => found.id = Some(raw(body, reader.value()?)),
-        "method" => {
-            let value = reader.value()?;
-            let method = decode(value).ok_or(EnvelopeError::Shape("`method` is no string"))?;
-            found.method = Some(method.into_owned());
-        }
-        "params" if reader.peek()? == Kind::Object => params(found, body, reader)?,
-        "params" => found.params = Some(raw(body, reader.value()?)),
-        "result" => {
-            found.result = true;
-            reader.value()?;
-        }
-        "error" => {
-            found.error = true;
-            reader.value()?;
-        }
-        other if is_look_alike(other, look_alike::ENVELOPE) => return Err(look_alike_error(other)),
-        // A really different member is data: it takes no part and is not forwarded.
-        _ => drop(reader.value()?),
-    }
-    Ok(())
 }
 
 fn params(found: &mut Found, body: &Bytes, reader: &mut Reader<'_>) -> Result<(), EnvelopeError> {
@@ -260,6 +232,39 @@ fn raw(body: &Bytes, value: &str) -> Raw {
 }
 
 impl Found {
+    fn member(
+        &mut self,
+        body: &Bytes,
+        reader: &mut Reader<'_>,
+        name: &str,
+    ) -> Result<(), EnvelopeError> {
+        match name {
+            "jsonrpc" => self.version = reader.value()? == "\"2.0\"",
+            "id" => self.id = Some(raw(body, reader.value()?)),
+            "method" => {
+                let value = reader.value()?;
+                let method = decode(value).ok_or(EnvelopeError::Shape("`method` is no string"))?;
+                self.method = Some(method.into_owned());
+            }
+            "params" if reader.peek()? == Kind::Object => params(self, body, reader)?,
+            "params" => self.params = Some(raw(body, reader.value()?)),
+            "result" => {
+                self.result = true;
+                reader.value()?;
+            }
+            "error" => {
+                self.error = true;
+                reader.value()?;
+            }
+            other if is_look_alike(other, look_alike::ENVELOPE) => {
+                return Err(look_alike_error(other));
+            }
+            // A really different member is data: it takes no part and is not forwarded.
+            _ => drop(reader.value()?),
+        }
+        Ok(())
+    }
+
     fn message(self) -> Result<Message, EnvelopeError> {
         if !self.version {
             return Err(EnvelopeError::Shape("`jsonrpc` must be \"2.0\""));

@@ -209,7 +209,9 @@ impl Keeper {
                     End::Lost(last_words.after(&died.unwrap_or(reason)))
                 }
             }
-            other => other,
+            End::Stop => End::Stop,
+            End::Renew => End::Renew,
+            End::Again => End::Again,
         };
         pipe.end(match &end {
             End::Lost(reason) => reason,

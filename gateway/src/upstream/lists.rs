@@ -104,7 +104,7 @@ impl Lists<'_> {
         let raw = match self.pages(method, member, ENTRIES_MAX).await {
             Ok(raw) => raw,
             Err(Fault::Failed(failure @ (Failure::Refused(_) | Failure::Timeout(_)))) => {
-                self.problem(format!("`{method}` failed: {failure}"));
+                self.problem(&format!("`{method}` failed: {failure}"));
                 return Ok(Vec::new());
             }
             Err(fault) => return Err(fault),
@@ -113,7 +113,7 @@ impl Lists<'_> {
         for json in &raw {
             match EntryOffer::parse(&String::from_utf8_lossy(json), key, frame::limits()) {
                 Ok(entry) => entries.push(Arc::new(entry)),
-                Err(error) => self.problem(format!("`{method}`: {error}")),
+                Err(error) => self.problem(&format!("`{method}`: {error}")),
             }
         }
         Ok(entries)
@@ -132,7 +132,7 @@ impl Lists<'_> {
             }
             match ToolOffer::parse(&json, frame::limits()) {
                 Ok(tool) => tools.push(Arc::new(tool)),
-                Err(error) => self.problem(format!("`tools/list`: {error}")),
+                Err(error) => self.problem(&format!("`tools/list`: {error}")),
             }
         }
         tools
@@ -155,7 +155,7 @@ impl Lists<'_> {
                 Err(fault) if entries.is_empty() => return Err(fault),
                 Err(fault) => {
                     let failure = fault.into_failure();
-                    self.problem(format!(
+                    self.problem(&format!(
                         "`{method}` ends early, after {} entries: {failure}",
                         entries.len()
                     ));
@@ -185,7 +185,7 @@ impl Lists<'_> {
                 }
             };
             entries.truncate(entries_max);
-            self.problem(format!("`{method}` is cut after {} entries: {stop}", entries.len()));
+            self.problem(&format!("`{method}` is cut after {} entries: {stop}", entries.len()));
             return Ok(entries);
         }
     }
@@ -214,9 +214,9 @@ impl Lists<'_> {
         }
     }
 
-    fn problem(&mut self, text: String) {
+    fn problem(&mut self, text: &str) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(cut(&text));
+            self.problems.push(cut(text));
         }
     }
 }

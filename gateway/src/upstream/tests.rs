@@ -178,13 +178,7 @@ async fn floods_endless_lines_and_death_end_the_connection_but_not_the_server() 
         upstreams.settle(Duration::from_secs(30)).await;
         let failure = call(&upstreams, tool(kind, "{}")).await.unwrap_err();
         assert!(failure.may_have_run(), "{kind}: {failure}");
-        let again = async {
-            while call(&upstreams, tool("echo", "{}")).await.is_err() {
-                upstreams.settle(Duration::from_secs(1)).await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        timeout(Duration::from_secs(20), again).await.expect(kind);
+        timeout(Duration::from_secs(20), recovered(&upstreams)).await.expect(kind);
         assert!(upstreams.states().first().unwrap().restarts >= 1, "{kind}");
         upstreams.shutdown().await;
     }
@@ -304,44 +298,9 @@ async fn shutdown_leaves_no_process() {
     timeout(Duration::from_secs(5), gone).await.unwrap();
 }
 
-/// Not for the suite: talks to a real server named by the environment.
-#[tokio::test]
-#[ignore = "by hand"]
-async fn by_hand() {
-    let transport = match std::env::var("TRY_URL") {
-        Ok(url) => Transport::Http { url, headers: BTreeMap::new() },
-        Err(_) => {
-            let words: Vec<String> =
-                std::env::var("TRY_CMD").unwrap().split(' ').map(str::to_owned).collect();
-            Transport::Stdio {
-                command: words[0].clone(),
-                args: words[1..].to_vec(),
-                env: BTreeMap::new(),
-                cwd: None,
-            }
-        }
-    };
-    let upstreams = started(server(transport, EraPin::Auto)).await;
-    let offer = offer(&upstreams);
-    println!("{:?} {:?} {:?}", offer.status, offer.problems, upstreams.states());
-    println!("tools {:?}", offer.tools.iter().map(|t| &t.name).collect::<Vec<_>>());
-    println!(
-        "resources {} templates {} prompts {}",
-        offer.resources.len(),
-        offer.templates.len(),
-        offer.prompts.len()
-    );
-    let name = std::env::var("TRY_TOOL").unwrap();
-    let args: &'static str = std::env::var("TRY_ARGS").unwrap().leak();
-    let (progress, mut seen) = mpsc::channel(64);
-    let permit = permit(&upstreams, tool(&name, args)).unwrap();
-    let start = Instant::now();
-    let reply =
-        upstreams.call(permit, Forward { progress: Some(progress), ..Forward::default() }).await;
-    println!("{:?} {:?}", start.elapsed(), reply);
-    while let Ok(progress) = seen.try_recv() {
-        println!("progress {progress:?}");
+async fn recovered(upstreams: &Upstreams) {
+    while call(upstreams, tool("echo", "{}")).await.is_err() {
+        upstreams.settle(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    println!("{:?}", upstreams.states());
-    upstreams.shutdown().await;
 }

@@ -1,22 +1,17 @@
 //! Joins a definition with a catalogue.
 
-use super::view::{Shown, Template, View};
-use super::{
-    Approve, DIRECT_LIST_BYTES_MAX, DIRECT_TOOLS_MAX, Missing, MissingKind, Scope, ScopedTool,
-    exposed_name,
-};
-use crate::canonical::Digest;
+use super::{Approve, Missing, MissingKind, Scope, ScopedTool, exposed_name};
 use crate::catalogue::{Catalogue, EntryOffer, Offer, Status, ToolOffer};
-use crate::definition::{Agent, Definition, Expose, Grant, Selection};
+use crate::definition::{Agent, Definition, Grant, Selection};
 use crate::diagnostic::Diagnostic;
 use crate::json::quote;
 use crate::name::{ServerName, ToolName};
 use crate::pattern::{Case, Pattern};
-use crate::search::{Document, Index};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 mod text;
+mod views;
 
 pub(super) fn resolve(
     agent: &Agent,
@@ -30,12 +25,12 @@ pub(super) fn resolve(
         found.grant(grant, definition, catalogue);
     }
     found.hide_collisions();
-    let all = found.view(agent, None);
+    let all = views::view(&found, None);
     let servers: BTreeMap<_, _> = agent
         .grants
         .iter()
         .map(|grant| canonical_server(&grant.server, definition))
-        .map(|server| (server.clone(), found.view(agent, Some(&server))))
+        .map(|server| (server.clone(), views::view(&found, Some(&server))))
         .collect();
     let tools = found.parts.iter().flat_map(|part| &part.tools);
     let scope = Scope {
@@ -246,109 +241,14 @@ impl Found<'_> {
         for tool in self.parts.iter().flat_map(|part| &part.tools) {
             *names.entry(tool.exposed.clone()).or_default() += 1;
         }
+        names.retain(|_, count| *count > 1);
         for part in &mut self.parts {
-            part.tools.retain(|tool| {
-                let alone = names.get(&tool.exposed).copied() == Some(1);
-                if !alone {
-                    let message = format!(
-                        "two tools would both be called `{}`; both are hidden",
-                        tool.exposed
-                    );
-                    self.diagnostics.push(Diagnostic::warning(
-                        "name_collision",
-                        &self.agent.location,
-                        message,
-                    ));
-                }
-                alone
-            });
+            part.tools.retain(|tool| !names.contains_key(&tool.exposed));
         }
-    }
-
-    fn view(&self, agent: &Agent, only: Option<&ServerName>) -> View {
-        let parts: Vec<&Part> =
-            self.parts.iter().filter(|part| only.is_none_or(|only| *only == part.server)).collect();
-        let name_of = |server: &ServerName, native: &str| {
-            if only.is_some() { native.to_owned() } else { exposed_name(server, native) }
-        };
-        let tools: BTreeMap<String, Arc<ScopedTool>> = parts
-            .iter()
-            .flat_map(|part| &part.tools)
-            .map(|tool| (name_of(&tool.server, tool.name.as_str()), Arc::clone(tool)))
-            .collect();
-        let missing: Vec<Missing> = self
-            .missing
-            .iter()
-            .filter(|m| only.is_none_or(|only| *only == m.server))
-            .cloned()
-            .collect();
-        let missing_tools = missing
-            .iter()
-            .enumerate()
-            .filter_map(|(at, m)| Some((name_of(&m.server, m.tool.as_deref()?), at)))
-            .collect();
-        let declared = declared(agent, &parts, &missing, only);
-        let tools_json = text::joined(
-            tools
-                .iter()
-                .map(|(name, tool)| text::renamed(&tool.offer.json, &tool.offer.name_span, name)),
-        );
-        // An endpoint of one server has that server's own names and nothing beside them.
-        let shown = match only {
-            Some(_) => Shown::Direct,
-            None => shown(agent.expose, tools.len(), tools_json.len()),
-        };
-        let authorised = text::authorised(&declared, &tools, shown);
-        let instructions = text::instructions(agent, &authorised, &missing, &tools);
-        let prompts = prompts(&parts, &name_of);
-        let may_park = tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. }));
-        let mut view = View {
-            shown,
-            may_park,
-            index: index(&tools),
-            tools_json: tools_json.into(),
-            resources_json: text::joined(
-                parts.iter().flat_map(|p| &p.resources).map(|r| r.json.to_string()),
-            )
-            .into(),
-            templates_json: text::joined(
-                parts.iter().flat_map(|p| &p.templates).map(|r| r.json.to_string()),
-            )
-            .into(),
-            prompts_json: text::joined(
-                prompts
-                    .iter()
-                    .map(|(name, (_, entry))| text::renamed(&entry.json, &entry.key_span, name)),
-            )
-            .into(),
-            instructions: instructions.into(),
-            hash: Digest::of(b""),
-            tools,
-            missing,
-            missing_tools,
-            declared,
-            prompts: prompts
-                .into_iter()
-                .map(|(name, (server, entry))| (name, (server, entry.key.clone())))
-                .collect(),
-            resources: resources(&parts),
-            templates: parts.iter().flat_map(|part| templates(part)).collect(),
-            authorised: authorised.into(),
-            completes: parts.iter().any(|part| part.completes),
-        };
-        view.hash = text::view_hash(&view);
-        view
-    }
-}
-
-fn shown(expose: Expose, tools: usize, list_bytes: usize) -> Shown {
-    match expose {
-        Expose::Direct => Shown::Direct,
-        Expose::Search => Shown::Search,
-        Expose::Auto if tools > DIRECT_TOOLS_MAX || list_bytes > DIRECT_LIST_BYTES_MAX => {
-            Shown::Search
-        }
-        Expose::Auto => Shown::Direct,
+        self.diagnostics.extend(names.keys().map(|name| {
+            let message = format!("two tools would both be called `{name}`; both are hidden");
+            Diagnostic::warning("name_collision", &self.agent.location, message)
+        }));
     }
 }
 
@@ -357,68 +257,6 @@ fn select_prompts(selection: &Selection, offer: &Offer) -> Vec<Arc<EntryOffer>> 
         ToolName::new(&prompt.key).is_ok_and(|name| selection.covering(&name).is_some())
     };
     offer.prompts.iter().filter(granted).cloned().collect()
-}
-
-fn declared(
-    agent: &Agent,
-    parts: &[&Part],
-    missing: &[Missing],
-    only: Option<&ServerName>,
-) -> Vec<ServerName> {
-    let spelled = parts.iter().map(|part| &part.server).chain(missing.iter().map(|m| &m.server));
-    let spelled: BTreeSet<&ServerName> = spelled.collect();
-    let servers: BTreeSet<ServerName> = agent
-        .grants
-        .iter()
-        .filter(|grant| only.is_none_or(|only| *only == grant.server))
-        .map(|grant| spelled.get(&grant.server).copied().unwrap_or(&grant.server).clone())
-        .collect();
-    servers.into_iter().collect()
-}
-
-fn prompts(
-    parts: &[&Part],
-    name_of: &impl Fn(&ServerName, &str) -> String,
-) -> BTreeMap<String, (ServerName, Arc<EntryOffer>)> {
-    let entries =
-        parts.iter().flat_map(|part| part.prompts.iter().map(|prompt| (&part.server, prompt)));
-    entries
-        .map(|(server, prompt)| {
-            (name_of(server, &prompt.key), (server.clone(), Arc::clone(prompt)))
-        })
-        .collect()
-}
-
-fn resources(parts: &[&Part]) -> BTreeMap<String, ServerName> {
-    let mut owners: BTreeMap<String, Option<ServerName>> = BTreeMap::new();
-    for part in parts {
-        for resource in &part.resources {
-            owners
-                .entry(resource.key.clone())
-                .and_modify(|owner| *owner = owner.take().filter(|owner| *owner == part.server))
-                .or_insert_with(|| Some(part.server.clone()));
-        }
-    }
-    owners.into_iter().filter_map(|(uri, owner)| Some((uri, owner?))).collect()
-}
-
-fn templates(part: &Part) -> impl Iterator<Item = Template> + '_ {
-    part.templates.iter().map(|entry| Template {
-        template: entry.key.clone(),
-        covers: text::template_pattern(&entry.key),
-        granted: part.granted.clone(),
-        server: part.server.clone(),
-    })
-}
-
-fn index(tools: &BTreeMap<String, Arc<ScopedTool>>) -> Index {
-    Index::build(tools.values().map(|tool| Document {
-        server: tool.server.as_str(),
-        name: tool.name.as_str(),
-        title: tool.offer.title.as_deref(),
-        description: &tool.offer.description,
-        parameters: &tool.offer.parameters,
-    }))
 }
 
 /// A tool entry with another name, all other bytes as they came.

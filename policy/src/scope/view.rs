@@ -4,9 +4,9 @@ use super::{Missing, ScopedTool};
 use crate::canonical::Digest;
 use crate::name::ServerName;
 use crate::pattern::{Case, Pattern};
-use crate::search::Index;
+use crate::search::{Document, Index};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How tools are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub struct View {
     pub(super) resources: BTreeMap<String, ServerName>,
     pub(super) templates: Vec<Template>,
     pub(super) authorised: Arc<str>,
-    pub(super) index: Index,
+    // Made by the first search: most views are never searched.
+    pub(super) index: OnceLock<Index>,
     pub(super) completes: bool,
     pub(super) may_park: bool,
 }
@@ -135,10 +136,22 @@ impl View {
         !self.prompts.is_empty()
     }
 
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            Index::build(self.tools.values().map(|tool| Document {
+                server: tool.server.as_str(),
+                name: tool.name.as_str(),
+                title: tool.offer.title.as_deref(),
+                description: &tool.offer.description,
+                parameters: &tool.offer.parameters,
+            }))
+        })
+    }
+
     /// The best matches for `query`, best first: exposed name and tool.
     #[must_use]
     pub fn search(&self, query: &str, limit: usize) -> Vec<(&str, &Arc<ScopedTool>)> {
-        let hits = self.index.search(query, limit);
+        let hits = self.index().search(query, limit);
         hits.iter().filter_map(|hit| self.tools().nth(hit.document)).collect()
     }
 }

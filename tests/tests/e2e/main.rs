@@ -1,5 +1,14 @@
 //! End-to-end tests: policy file in, HTTP out. One binary; a module a feature.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that fails says so by panicking"
+)]
+
 mod clis;
 mod conformance;
 mod corpus;

@@ -122,7 +122,7 @@ fn http(status: u16, extra: &str, body: &str) -> String {
     )
 }
 
-fn result(asked: &Asked, result: Value) -> String {
+fn result(asked: &Asked, result: &Value) -> String {
     http(200, "", &json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result}).to_string())
 }
 
@@ -148,7 +148,7 @@ fn usual(asked: &Asked, legacy: bool) -> Option<Act> {
         }
         "server/discover" => result(
             asked,
-            json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
+            &json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}),
         ),
         "initialize" => {
             let answer = json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}});
@@ -158,7 +158,7 @@ fn usual(asked: &Asked, legacy: bool) -> Option<Act> {
         "tools/list" => {
             let plain = json!({"name": "echo", "inputSchema": {"type": "object"}});
             let mirrored: Value = serde_json::from_str(HEADERED).unwrap();
-            result(asked, json!({"tools": [plain, mirrored]}))
+            result(asked, &json!({"tools": [plain, mirrored]}))
         }
         "" | "notifications/initialized" | "notifications/cancelled" => {
             "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned()
@@ -178,7 +178,7 @@ async fn eventually(mut done: impl FnMut() -> bool) {
 }
 
 fn echo(asked: &Asked) -> Act {
-    Act::Send(result(asked, json!({"content": []})))
+    Act::Send(result(asked, &json!({"content": []})))
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn a_call_that_left_is_never_sent_again() {
 async fn a_connection_closed_while_idle_costs_no_call() {
     let peer = Peer::start(|asked| match usual(asked, false) {
         Some(Act::Send(text)) => Act::SendAndClose(text),
-        other => other.unwrap_or_else(|| Act::SendAndClose(result(asked, json!({"content": []})))),
+        other => other.unwrap_or_else(|| Act::SendAndClose(result(asked, &json!({"content": []})))),
     })
     .await;
     let upstreams = started(peer.server(EraPin::Modern)).await;
@@ -279,8 +279,8 @@ async fn connections_are_used_again_after_bodies_and_after_streams() {
     for stream in [false, true] {
         let peer = Peer::start(move |asked| {
             let answer = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": {}});
-            let answer = if stream { Act::Send(sse(&[answer])) } else { echo(asked) };
-            usual(asked, false).unwrap_or(answer)
+            let other = || usual(asked, false);
+            other().unwrap_or_else(|| either(stream, asked, answer))
         })
         .await;
         let upstreams = started(peer.server(EraPin::Modern)).await;
@@ -383,14 +383,9 @@ async fn an_answer_has_a_largest_size_and_keeps_its_bytes_below_it() {
     for (kind, fits) in [("json", true), ("json", false), ("sse", true), ("sse", false)] {
         let text = "x".repeat(if fits { 90_000 } else { 300_000 });
         let peer = Peer::start(move |asked| {
-            usual(asked, false).unwrap_or_else(|| {
-                let id = &asked.body["id"];
-                let message = json!({"jsonrpc": "2.0", "id": id, "result": {"t": text}});
-                Act::Send(match kind {
-                    "json" => http(200, "", &message.to_string()),
-                    _ => sse(&[message]),
-                })
-            })
+            let id = &asked.body["id"];
+            let message = json!({"jsonrpc": "2.0", "id": id, "result": {"t": text}});
+            usual(asked, false).unwrap_or_else(|| sent_as(kind, &message))
         })
         .await;
         let mut small = settings();
@@ -454,4 +449,15 @@ async fn an_unreachable_server_comes_back_by_itself() {
     });
     drop(timeout(Duration::from_secs(10), ready).await.unwrap());
     upstreams.shutdown().await;
+}
+
+fn either(stream: bool, asked: &Asked, answer: Value) -> Act {
+    if stream { Act::Send(sse(&[answer])) } else { echo(asked) }
+}
+
+fn sent_as(kind: &str, message: &Value) -> Act {
+    Act::Send(match kind {
+        "json" => http(200, "", &message.to_string()),
+        _ => sse(std::slice::from_ref(message)),
+    })
 }
