@@ -74,6 +74,9 @@ pub enum StartError {
     /// The tokens made at the first start cannot be read or made.
     #[error(transparent)]
     Tokens(#[from] QuickstartError),
+    /// The configuration asks for something this version does not have; better none than half.
+    #[error("`{0}` is not supported yet; set it to `{1}`")]
+    Unsupported(&'static str, &'static str),
     /// A server's definition cannot be used.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -151,6 +154,9 @@ impl Gateway {
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
         let (definition, findings) = read_policy(&config)?;
+        if config.auth.loopback_without_token {
+            return Err(StartError::Unsupported("auth.loopbackWithoutToken", "false"));
+        }
         parts::report(config.warnings.iter().chain(&findings));
         parts::state_dir(&config)?;
         let listeners = Listeners::bind(&config).await?;
@@ -181,7 +187,7 @@ impl Gateway {
             limits: parts::limits(&config),
             hosts: Hosts::new(&[listeners.addresses.agents], &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
-            counters: Counters::default(),
+            counters: Counters::new(config.approval.unattended),
             stop: stopping,
             requests,
         });

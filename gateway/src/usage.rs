@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Counters of all agents.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counters {
     agents: DashMap<AgentName, Arc<Counter>>,
+    unattended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -25,14 +26,22 @@ struct Counter {
 }
 
 impl Counters {
+    /// No calls yet; `unattended` if the operator said that nobody watches this gateway.
+    pub(crate) fn new(unattended: bool) -> Self {
+        Self { agents: DashMap::new(), unattended }
+    }
+
     /// The counters of an agent; `counts_minutes` if its policy limits calls a minute.
     pub(crate) fn usage(&self, agent: &AgentName, counts_minutes: bool) -> Usage {
-        let Some(counter) = self.agents.get(agent) else { return Usage::default() };
+        let Some(counter) = self.agents.get(agent) else {
+            return Usage { unattended: self.unattended, ..Usage::default() };
+        };
         let calls_last_minute = if counts_minutes { counter.last_minute() } else { 0 };
         Usage {
             concurrent_calls: counter.concurrent.load(Ordering::Relaxed),
             calls_last_minute,
             parked_calls: 0,
+            unattended: self.unattended,
         }
     }
 

@@ -5,7 +5,7 @@
 //! key to an upstream; it is made here, by [`decide`] and by [`decide_approved`].
 
 use crate::canonical::{Digest, canonical};
-use crate::definition::Approval;
+use crate::definition::{Approval, Approver, OnNoApprover};
 use crate::diagnostic::Location;
 use crate::json::JsonLimits;
 use crate::ledger::Approved;
@@ -56,6 +56,8 @@ pub struct Usage {
     pub calls_last_minute: u32,
     /// Parked calls, without this one.
     pub parked_calls: u32,
+    /// True if no person watches the gateway.
+    pub unattended: bool,
 }
 
 /// The answer.
@@ -179,6 +181,8 @@ pub enum Reason {
     Missing,
     /// A limit of the policy is reached.
     Limit,
+    /// It asks, and nobody who may approve can be reached.
+    NoApprover,
     /// The arguments cannot be understood.
     Arguments,
     /// It was approved, but policy or tool changed since.
@@ -194,6 +198,7 @@ impl Reason {
             Self::Unknown => "unknown",
             Self::Missing => "missing",
             Self::Limit => "limit",
+            Self::NoApprover => "no_approver",
             Self::Arguments => "arguments",
             Self::Revoked => "revoked",
         }
@@ -309,6 +314,9 @@ fn decide_call(
         }
         Approve::Ask { rule } => rule.clone(),
     };
+    if let Some(refusal) = nobody_to_ask(scope, name, usage) {
+        return Decision::Refuse(refusal);
+    }
     let sent = arguments.as_deref().unwrap_or(b"{}");
     let arguments = match canonical(sent, JsonLimits::default()) {
         Ok(arguments) => arguments,
@@ -343,6 +351,24 @@ pub fn over_parked(scope: &Scope, usage: &Usage) -> Option<Refusal> {
             "Agent `{}` already has {most} calls that wait for approval, the most its policy allows. \
              This call did not run and was not queued. Wait until some are decided.",
             scope.agent.name
+        ),
+    })
+}
+
+// Runs with a live parent do not exist yet, so a person is the only one who can be reached.
+fn nobody_to_ask(scope: &Scope, name: &str, usage: &Usage) -> Option<Refusal> {
+    let reachable = scope.approval.approvers.contains(&Approver::Human) && !usage.unattended;
+    if reachable || scope.approval.on_no_approver == OnNoApprover::Wait {
+        return None;
+    }
+    let approvers: Vec<&str> = scope.approval.approvers.iter().map(|a| a.as_str()).collect();
+    Some(Refusal {
+        reason: Reason::NoApprover,
+        text: format!(
+            "{} needs an approval, and nobody who may give one can be reached now (the policy names: {}). \
+             It did not run and was not queued. Go on without it or tell the operator.",
+            shown(name),
+            approvers.join(", ")
         ),
     })
 }

@@ -35,6 +35,15 @@ struct World {
     grants: BTreeMap<usize, Lists>,
     offered: BTreeMap<usize, Vec<usize>>,
     search: bool,
+    /// How the patterns are spelled.
+    spelled: Spelling,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Spelling {
+    AsListed,
+    Upper,
+    Lower,
 }
 
 #[derive(Debug, Clone)]
@@ -78,8 +87,13 @@ fn here() -> Location {
     Location { file: "law.yaml".into(), line: 1, column: 1 }
 }
 
-fn selection(patterns: &[usize]) -> Selection {
-    let rule = |&p: &usize| Rule { pattern: Pattern::new(PATTERNS[p]), location: here() };
+fn selection(patterns: &[usize], spelled: Spelling) -> Selection {
+    let spell = |pattern: &str| match spelled {
+        Spelling::AsListed => pattern.to_owned(),
+        Spelling::Upper => pattern.to_uppercase(),
+        Spelling::Lower => pattern.to_lowercase(),
+    };
+    let rule = |&p: &usize| Rule { pattern: Pattern::new(&spell(PATTERNS[p])), location: here() };
     Selection::Listed(patterns.iter().map(rule).collect())
 }
 
@@ -113,9 +127,9 @@ fn scope(world: &World) -> Scope {
     let grant = |(&index, lists): (&usize, &Lists)| Grant {
         // The other case than the definition's: it must not matter.
         server: ServerName::new(&SERVERS[index].to_uppercase()).unwrap(),
-        allow: selection(&lists.allow),
-        auto_approve: selection(&lists.auto),
-        deny: selection(&lists.deny),
+        allow: selection(&lists.allow, world.spelled),
+        auto_approve: selection(&lists.auto, world.spelled),
+        deny: selection(&lists.deny, world.spelled),
         resources: Vec::new(),
         prompts: Selection::none(),
         secret: Vec::new(),
@@ -166,6 +180,7 @@ fn worlds() -> impl Strategy<Value = World> {
         grants,
         offered: offered.into_iter().map(|(s, tools)| (s, tools.into_iter().collect())).collect(),
         search,
+        spelled: Spelling::AsListed,
     })
 }
 
@@ -184,6 +199,18 @@ proptest! {
         let scope = scope(&world);
         for (server, tool, name) in everything() {
             prop_assert_eq!(verdict(&scope, &name), model(&world, server, tool), "{}", name);
+        }
+    }
+
+    #[test]
+    fn case_never_matters(world in worlds()) {
+        let listed = scope(&world);
+        for spelled in [Spelling::Upper, Spelling::Lower] {
+            let other = scope(&World { spelled, ..world.clone() });
+            prop_assert_eq!(listed.all.hash, other.all.hash);
+            for (_, _, name) in everything() {
+                prop_assert_eq!(verdict(&listed, &name), verdict(&other, &name), "{}", name);
+            }
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Behave {
     Redirect,
     /// Sends progress and then the answer, as an event stream.
     Progress,
+    /// Says that its tools changed and then answers, as an event stream.
+    Changed,
 }
 
 /// What an upstream offers.
@@ -289,6 +291,7 @@ async fn call(offer: &Offer, id: &str, text: &str) -> Response<Body> {
             response
         }
         Behave::Progress => progress(id, text, &echo),
+        Behave::Changed => changed(id, &echo),
     }
 }
 
@@ -305,6 +308,13 @@ fn progress(id: &str, text: &str, echo: &str) -> Response<Body> {
         ));
     }
     events.push_str(&format!("data: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{echo}}}\n\n"));
+    stream(Box::pin(std::future::ready(Ok(Bytes::from(events)))))
+}
+
+fn changed(id: &str, echo: &str) -> Response<Body> {
+    let events = format!(
+        "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}}\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{echo}}}\n\n"
+    );
     stream(Box::pin(std::future::ready(Ok(Bytes::from(events)))))
 }
 

@@ -86,6 +86,7 @@ fn refuse(error: &StartError) -> Exit {
         StartError::Config(_)
         | StartError::Policy(_)
         | StartError::Upstream(_)
+        | StartError::Unsupported(..)
         | StartError::Tokens(_) => Exit::Config,
         StartError::Listen { .. }
         | StartError::Store(_)

@@ -171,7 +171,8 @@ fn hostile_sizes_fail_fast() {
         "a: {".to_owned() + &"null, ".repeat(100_000) + "}",
     ];
     // Ten times as long for a build that is not optimised.
-    let limit = Duration::from_millis(if cfg!(debug_assertions) { 1_000 } else { 100 });
+    // Far above what it takes and far below what a blow-up would take.
+    let limit = Duration::from_secs(2);
     for text in texts {
         let start = Instant::now();
         let (set, found) = read(&[file(&text)]);

@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
+#[path = "../bench/calls.rs"]
+mod calls;
 #[path = "../bench/search.rs"]
 mod search;
 
@@ -11,7 +13,9 @@ portcullis-bench search SET_DIR OUT.json [--queries FILE] [--extra DIR] [--scope
     Ranks the tools of a set for each of its queries. FILE is a name inside SET_DIR for
     --queries, a path for --scopes: {query id: [servers]}. --extra adds the tools of another set.
 portcullis-bench words SET_DIR OUT.txt
-    Counts in how many tools of a set the commonest words stand: the table of `search`.";
+    Counts in how many tools of a set the commonest words stand: the table of `search`.
+portcullis-bench calls URL TOKEN call|refused|list COUNT
+    Sends COUNT requests on one connection and checks every answer.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +23,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.split_first() {
         Some((&"search", rest)) => search::rank(rest),
         Some((&"words", rest)) => search::count_words(rest),
+        Some((&"calls", rest)) => calls::calls(rest),
         Some(_) | None => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -6,7 +6,8 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,
-    reason = "a test that fails says so by panicking"
+    clippy::excessive_nesting,
+    reason = "a test that fails says so by panicking, and loops over eras around its cases"
 )]
 
 mod clis;
@@ -15,6 +16,8 @@ mod corpus;
 mod envelope;
 mod identity;
 mod interop;
+mod observe;
+mod own_tools;
 mod park;
 mod pass_through;
 mod process;

@@ -330,3 +330,19 @@ async fn an_answer_that_is_lost_after_approval_is_never_repeated() {
     assert!(answer.is_error() && answer.says().contains("may have run"), "{}", answer.text);
     assert_eq!(upstream.calls("refund").len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_nobody_to_ask_a_call_is_refused_at_once_where_policy_says_so() {
+    let unattended = "  approval: {unattended: true, hold: {default: 0s}}\n";
+    let (house, upstream) = open_with("  approval: {onNoApprover: deny}\n", unattended).await;
+    let agent = house.agent("support", Speaks::Modern).await;
+    let answer = refund(&agent, 1).await.unwrap().unwrap();
+    assert!(answer.is_error() && answer.says().contains("can be reached now"), "{}", answer.text);
+    house.parked(0).await;
+    assert!(!agent.call("crm__get", json!({})).await.unwrap().is_error());
+    let (house, _upstream) = open_with("", unattended).await;
+    let agent = house.agent("support", Speaks::Modern).await;
+    assert!(refund(&agent, 1).await.unwrap().unwrap().says().contains("did NOT run"));
+    house.parked(1).await;
+    assert!(upstream.calls("refund").is_empty());
+}
