@@ -9,6 +9,9 @@ use bytes::Bytes;
 use portcullis_policy::scope::View;
 use std::sync::Arc;
 
+// Answers to questions and states that the gateway did not hand out, and the legacy task option.
+const NOT_PASSED: &[&str] = &["_meta", "task", "inputResponses", "requestState"];
+
 /// A request of an agent.
 #[derive(Debug)]
 pub(crate) struct Asked {
@@ -22,6 +25,8 @@ pub(crate) struct Asked {
     pub(crate) session: Option<Arc<Session>>,
     /// The request.
     pub(crate) call: Call,
+    /// True if the client takes an event stream as an answer.
+    pub(crate) streams: bool,
 }
 
 impl Asked {
@@ -31,9 +36,9 @@ impl Asked {
         visit: Visit,
         era: Era,
         session: Option<Arc<Session>>,
-        call: Call,
+        (call, streams): (Call, bool),
     ) -> Self {
-        Self { shared, visit, era, session, call }
+        Self { shared, visit, era, session, call, streams }
     }
 
     /// What the agent sees here.
@@ -84,7 +89,7 @@ impl Asked {
         self.call
             .params
             .iter()
-            .filter(|(name, _)| *name != "_meta" && *name != "task" && !known.contains(name))
+            .filter(|(name, _)| !NOT_PASSED.contains(name) && !known.contains(name))
             .map(|(name, raw)| (name.to_owned(), raw.bytes().clone()))
             .collect()
     }

@@ -13,6 +13,9 @@ use http::{HeaderMap, Response, StatusCode};
 use portcullis_policy::decide::{Ask, Decision, Refusal, decide};
 use portcullis_policy::json::Kind;
 
+/// Longest name of a tool in a request, in bytes; longer ones name nothing.
+const NAME_BYTES_MAX: usize = 512;
+
 /// Answers `tools/call`.
 pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
     let Some(name) =
@@ -20,12 +23,20 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
     else {
         return invalid(&asked, "`tools/call` needs `name`, a string");
     };
+    if name.len() > NAME_BYTES_MAX {
+        return invalid(&asked, "`name` is longer than 512 bytes");
+    }
     let arguments = asked.call.params.value("arguments").cloned();
     if arguments.as_ref().is_some_and(|arguments| arguments.kind() != Kind::Object) {
         return invalid(&asked, "`arguments` must be an object or absent");
     }
     match own_tools::find(&asked.visit, &name) {
-        None => named(asked, headers, &name, arguments).await,
+        None => {
+            if let Some(refusal) = mirrored_wrongly(&asked, headers, &name, arguments.as_ref()) {
+                return refusal;
+            }
+            named(asked, headers, &name, arguments).await
+        }
         Some(OwnTool::Search) => own(&asked, &own_tools::search(asked.view(), arguments.as_ref())),
         Some(OwnTool::Describe) => {
             own(&asked, &own_tools::describe(asked.view(), arguments.as_ref()))
@@ -52,28 +63,44 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
     }
 }
 
+// MCP 2026-07-28, streamable HTTP: headers that mirror arguments must agree with them. The tool
+// `call` mirrors nothing, so what is called through it has no such headers.
+fn mirrored_wrongly(
+    asked: &Asked,
+    headers: &HeaderMap,
+    name: &str,
+    arguments: Option<&Raw>,
+) -> Option<Response<Body>> {
+    if asked.session.is_some() {
+        return None;
+    }
+    let tool = asked.view().tool(name)?;
+    let mismatch = headers::check_params(headers, &tool.offer, arguments).err()?;
+    let body = answer::error(Some(&asked.call.id), HEADER_MISMATCH, &mismatch.0, None);
+    Some(reply::error(StatusCode::BAD_REQUEST, body))
+}
+
 async fn named(
     asked: Asked,
     headers: &HeaderMap,
     name: &str,
     arguments: Option<Raw>,
 ) -> Response<Body> {
-    if let Some(tool) = asked.view().tool(name)
-        && asked.session.is_none()
-        && let Err(mismatch) = headers::check_params(headers, &tool.offer, arguments.as_ref())
-    {
-        let body = answer::error(Some(&asked.call.id), HEADER_MISMATCH, &mismatch.0, None);
-        return reply::error(StatusCode::BAD_REQUEST, body);
-    }
     let ask = Ask::Tool {
         name: name.to_owned(),
         arguments: arguments.as_ref().map(|arguments| arguments.bytes().clone()),
     };
-    let usage = asked.usage();
+    let (running, usage) = asked.enter_calls();
     let mut record = Record::new(&asked, name, arguments.as_ref());
     match decide(&asked.visit.scope, asked.view(), ask, &usage) {
-        Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Tool).await,
-        Decision::Park(request) => park::park(asked, headers, request, record).await,
+        Decision::Run(permit) => {
+            run::run(asked, permit, (record, running), crate::answer::Kind::Tool).await
+        }
+        // What waits takes no place among the calls in flight.
+        Decision::Park(request) => {
+            drop(running);
+            park::park(asked, headers, request, record).await
+        }
         Decision::Refuse(refusal) => {
             record.refuse(refusal.reason);
             refused(&asked, &refusal)

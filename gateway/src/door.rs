@@ -61,6 +61,9 @@ impl Hosts {
             let port = address.port();
             authorities.insert(address.to_string());
             authorities.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
+            if port == 80 {
+                authorities.extend(LOOPBACK.map(str::to_owned));
+            }
         }
         for authority in public.iter().filter_map(|url| authority(url)) {
             // The loopback has three names; who may use one may use the others.
@@ -119,7 +122,11 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response
             "no such endpoint; use /mcp, /a/AGENT/mcp or /a/AGENT/s/SERVER/mcp",
         )
     })?;
-    let principal = shared.identify(&head.headers).map_err(|_| Box::new(reply::unauthorized()))?;
+    let principal = shared.identify(&head.headers).map_err(|error| {
+        shared.metrics.unidentified(error.reason());
+        tracing::info!(reason = error.reason(), "a credential was not accepted");
+        Box::new(reply::unauthorized())
+    })?;
     if route.agent.is_some_and(|agent| !agent.eq_ignore_ascii_case(principal.agent.as_str())) {
         return Err(refuse(
             StatusCode::FORBIDDEN,

@@ -11,7 +11,7 @@ use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
 use crate::parked::Parked;
-use crate::runner::runner;
+use crate::runner::{Sending, runner};
 use crate::scopes::{self, Scopes};
 use crate::sessions::Sessions;
 use crate::shared::Shared;
@@ -19,6 +19,7 @@ use crate::store::{Store, StoreFault, StoreSettings};
 use crate::telemetry::{Metrics, Reachable};
 use crate::upstream::UpstreamError;
 use crate::usage::Counters;
+use parking_lot::Mutex;
 use parts::Listeners;
 use portcullis_policy::definition::Definition;
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
@@ -171,8 +172,14 @@ impl Gateway {
         let (scopes, follow) =
             scopes::follow_catalogue(Arc::new(definition), upstreams.catalogue());
         let requests = Arc::new(AtomicU64::new(0));
-        let runner =
-            runner(scopes.clone(), upstreams.clone(), Arc::clone(&audit), Arc::clone(&requests));
+        let counters = Arc::new(Counters::new(config.approval.unattended));
+        let runner = runner(Sending {
+            scopes: scopes.clone(),
+            upstreams: upstreams.clone(),
+            audit: Arc::clone(&audit),
+            requests: Arc::clone(&requests),
+            counters: Arc::clone(&counters),
+        });
         let settings = parts::parked_settings(&config, &metrics);
         let parked = Parked::open(store, settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
@@ -187,7 +194,8 @@ impl Gateway {
             limits: parts::limits(&config),
             hosts: Hosts::new(&[listeners.addresses.agents], &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
-            counters: Counters::new(config.approval.unattended),
+            counters,
+            left: Mutex::new(JoinSet::new()),
             stop: stopping,
             requests,
         });
@@ -225,6 +233,11 @@ impl Gateway {
         stop.send_replace(true);
         if let Err(error) = serving.await {
             tracing::error!(%error, "the agents' listener ended abnormally");
+        }
+        let mut left = std::mem::take(&mut *shared.left.lock());
+        let ended = async { while left.join_next().await.is_some() {} };
+        if tokio::time::timeout(DRAIN, ended).await.is_err() {
+            tracing::warn!("calls whose agents had left were cut; their outcome is unknown");
         }
         shared.parked.shutdown().await;
         shared.upstreams.shutdown().await;

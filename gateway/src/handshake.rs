@@ -18,6 +18,9 @@ use portcullis_policy::json::quote;
 use portcullis_policy::scope::View;
 use std::sync::Arc;
 
+/// Levels of log messages, from the least (RFC 5424).
+pub(crate) const LEVELS: &[&str] =
+    &["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 /// Longest client name that is kept, in characters.
 const CLIENT_NAME_CHARS_MAX: usize = 64;
 
@@ -114,10 +117,8 @@ fn capabilities(view: &View, legacy: bool) -> String {
 /// Answers `ping` and `logging/setLevel`.
 pub(crate) fn small(asked: &Asked, method: Method) -> Response<Body> {
     if method == Method::SetLevel {
-        let known =
-            ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
         let level = asked.call.params.value("level").and_then(|level| level.text());
-        let Some(level) = level.filter(|level| known.contains(&&**level)) else {
+        let Some(level) = level.filter(|level| LEVELS.contains(&&**level)) else {
             let text = "`logging/setLevel` needs `level`, one of the eight levels of RFC 5424";
             return reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None));
         };

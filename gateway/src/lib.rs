@@ -10,6 +10,7 @@
 //! through [`admin`]; both sides meet at [`parked`] and nowhere else.
 
 pub mod admin;
+mod answer;
 mod asked;
 pub mod audit;
 mod call;

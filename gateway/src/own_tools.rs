@@ -68,7 +68,7 @@ pub(crate) fn find(visit: &Visit, name: &str) -> Option<OwnTool> {
 }
 
 // A one-server endpoint has the server's own names; a name with `__` keeps ours apart.
-fn status_name(visit: &Visit) -> &'static str {
+pub(crate) fn status_name(visit: &Visit) -> &'static str {
     if visit.server.is_some() { "portcullis__approval_status" } else { "approval_status" }
 }
 

@@ -2,23 +2,24 @@
 //! time, settled honestly when that ends, collected by the identical repeat or by
 //! `approval_status`.
 
+use crate::answer::{Answer, Kind};
 use crate::asked::Asked;
 use crate::call::{own, refused};
 use crate::mcp::answer::{self, Remedy, tool_error};
 use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
-use crate::parked::{ParkError, Settlement, Ticket, TicketEvent};
+use crate::parked::{AttachError, ParkError, Settlement, Ticket, TicketEvent};
 use crate::record::{Ending, Record};
-use crate::reply;
-use crate::run::{Answer, Kind};
 use crate::serve::takes_stream;
 use crate::sessions::InFlight;
 use crate::shared::Shared;
+use crate::{own_tools, reply};
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use portcullis_policy::decide::Request;
+use portcullis_policy::decide::{Reason, Request};
 use portcullis_policy::definition::{Approval, Approver};
+use portcullis_policy::ledger::State;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -63,10 +64,23 @@ pub(crate) async fn collect(
             &tool_error("`approval_status` needs `id`, a string.", Remedy::None, None),
         );
     };
-    let record = Record::new(&asked, "approval_status", None);
+    let mut record = Record::new(&asked, "approval_status", None);
     match asked.shared.parked.attach(&asked.caller(), &id).await {
         Ok(ticket) => hold(asked, headers, ticket, record).await,
-        Err(_) => {
+        Err(AttachError::Store(error)) => {
+            record.finish(Ending::StoreFailed);
+            tracing::error!(%error, "an approval could not be looked up");
+            let text = "the approval store is unavailable; try again later";
+            let body = answer::error(Some(&asked.call.id), answer::STORE_UNAVAILABLE, text, None);
+            reply::json(body)
+        }
+        Err(AttachError::Stopping) => {
+            record.finish(Ending::NotSent);
+            let text = "the gateway is stopping; ask again when it is back";
+            own(&asked, &tool_error(text, Remedy::None, None))
+        }
+        Err(AttachError::Unknown) => {
+            record.refuse(Reason::Unknown);
             let text = format!(
                 "There is no approval {} of yours. Make the call itself; it will ask again if it must.",
                 portcullis_policy::decide::shown(&id)
@@ -84,6 +98,8 @@ struct Hold {
     record: Record,
     budget: Duration,
     waiting: String,
+    // The tool that collects at this endpoint.
+    collects: &'static str,
 }
 
 async fn hold(
@@ -105,6 +121,7 @@ async fn hold(
             server: ticket.card().asked().server.clone(),
         },
         in_flight: asked.enter(),
+        collects: own_tools::status_name(&asked.visit),
         shared: Arc::clone(&asked.shared),
         token,
         record,
@@ -147,14 +164,15 @@ impl Hold {
         let mut beat = tokio::time::interval(SIGN_OF_LIFE);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = Instant::now() + self.budget;
-        let mut told = 0;
+        // Progress must increase: what does not is left out.
+        let mut told = 0.0;
         loop {
             match self.step(&mut ticket, &mut beat, deadline).await {
-                Step::Progress(params) => self.relay(&params, events).await?,
-                Step::SignOfLife => {
-                    told += 1;
-                    self.show_life(told, events).await?;
+                Step::Progress(params) => told = self.relay(&params, told, events).await?,
+                Step::SignOfLife if ticket.card().state() == State::Executing => {
+                    events.comment().await?;
                 }
+                Step::SignOfLife => told = self.show_life(told + 1.0, events).await?,
                 Step::Settled(settlement) => {
                     let message = self.settled(settlement, &ticket);
                     events.message(&message).await?;
@@ -173,18 +191,24 @@ impl Hold {
         }
     }
 
-    async fn relay(&self, params: &Bytes, events: &EventSender) -> Result<(), Gone> {
-        match self.token.as_ref().and_then(|token| progress::relayed(params, token)) {
-            Some(message) => events.message(&message).await,
-            None => Ok(()),
+    async fn relay(&self, params: &Bytes, told: f64, events: &EventSender) -> Result<f64, Gone> {
+        let value = progress::value(params).unwrap_or(told);
+        let message = self.token.as_ref().and_then(|token| progress::relayed(params, token));
+        match message {
+            Some(message) if value > told => {
+                events.message(&message).await?;
+                Ok(value)
+            }
+            _ => Ok(told),
         }
     }
 
-    async fn show_life(&self, told: u64, events: &EventSender) -> Result<(), Gone> {
+    async fn show_life(&self, value: f64, events: &EventSender) -> Result<f64, Gone> {
         match &self.token {
-            Some(token) => events.message(&progress::own(token, told, &self.waiting)).await,
-            None => events.comment().await,
+            Some(token) => events.message(&progress::own(token, value, &self.waiting)).await?,
+            None => events.comment().await?,
         }
+        Ok(value)
     }
 
     async fn plain(mut self, mut ticket: Ticket) -> Response<Body> {
@@ -237,8 +261,19 @@ impl Hold {
     // The last rung: an honest result that the model can act on.
     fn pending(&mut self, ticket: &Ticket) -> Bytes {
         self.record.finish(Ending::Parked);
-        let text = ticket.pending_text();
-        let result = tool_error(&text, Remedy::Undisclosed, Some(ticket.id()));
+        let result = if ticket.card().state() == State::Executing {
+            let text = format!(
+                "This call was approved and is running now; how it ends is not known yet. Do not make another \
+                 one: collect the result with `{}` and the id `{}`, or make the identical call again.",
+                self.collects,
+                ticket.id()
+            );
+            tool_error(&text, Remedy::None, None)
+        } else {
+            let text =
+                ticket.pending_text().replace("`approval_status`", &format!("`{}`", self.collects));
+            tool_error(&text, Remedy::Undisclosed, Some(ticket.id()))
+        };
         answer::result(&self.answer.id, result.as_bytes())
     }
 
@@ -250,10 +285,13 @@ impl Hold {
             }
             Settlement::Error { raw } => {
                 self.record.finish(Ending::RpcError);
-                answer::upstream_error(&self.answer.id, &raw)
+                self.answer.error(&raw)
             }
             Settlement::NotRun { state, text } => {
-                self.record.finish(Ending::Settled(state));
+                // A call that was approved and not sent is `done` for the ledger.
+                let ending =
+                    if state == State::Done { Ending::NotSent } else { Ending::Settled(state) };
+                self.record.finish(ending);
                 let result = tool_error(&text, Remedy::Unavailable, Some(ticket.id()));
                 answer::result(&self.answer.id, result.as_bytes())
             }

@@ -10,6 +10,9 @@ use crate::{reply, run};
 use http::Response;
 use portcullis_policy::decide::{Ask, Decision, decide};
 
+/// Longest name or URI in a request, in bytes.
+const KEY_BYTES_MAX: usize = 8 * 1024;
+
 /// What is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
@@ -33,10 +36,16 @@ pub(crate) async fn read(asked: Asked, what: Read) -> Response<Body> {
         };
         return reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None));
     };
-    let usage = asked.usage();
+    if name.len() > KEY_BYTES_MAX {
+        let text = "the name or URI is longer than 8 KiB";
+        return reply::json(answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None));
+    }
+    let (running, usage) = asked.enter_calls();
     let mut record = Record::new(&asked, &name, None);
     match decide(&asked.visit.scope, asked.view(), ask, &usage) {
-        Decision::Run(permit) => run::run(asked, permit, record, run::Kind::Other).await,
+        Decision::Run(permit) => {
+            run::run(asked, permit, (record, running), crate::answer::Kind::Other).await
+        }
         Decision::Refuse(refusal) => {
             record.refuse(refusal.reason);
             let data = (what == Read::Resource)

@@ -1,8 +1,10 @@
 //! Sends what a permit opens and brings the answer back, as plain JSON when it comes at once and
 //! as a stream when there is progress to show or time passes.
 
+use crate::answer::{Answer, Kind, is_tool_error, is_withheld, top_member};
 use crate::asked::Asked;
-use crate::mcp::answer::{self, Remedy, tool_error, with_members};
+use crate::handshake::LEVELS;
+use crate::mcp::answer;
 use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
 use crate::mcp::progress;
@@ -10,15 +12,16 @@ use crate::mcp::sse::{self, Body, EventSender, Gone};
 use crate::record::{Ending, Record};
 use crate::reply;
 use crate::sessions::InFlight;
+use crate::shared::Shared;
 use crate::upstream::{Failure, Forward, Log, Reply};
 use crate::usage::Running;
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use portcullis_policy::decide::Permit;
-use portcullis_policy::json::{JsonLimits, Reader};
-use portcullis_policy::name::ServerName;
+use portcullis_policy::json::decode;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -30,20 +33,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(12);
 /// Notifications of one call that may wait for its stream; more are dropped and counted.
 pub(crate) const NOTES_QUEUED_MAX: usize = 64;
 
-/// What is being run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A tool: failures are results the model reads.
-    Tool,
-    /// A resource, prompt or completion: failures are JSON-RPC errors.
-    Other,
-}
-
 /// Runs `permit` and answers.
 pub(crate) async fn run(
     asked: Asked,
     permit: Permit,
-    mut record: Record,
+    (mut record, running): (Record, Running),
     kind: Kind,
 ) -> Response<Body> {
     if let Err(error) = record.intent(&permit) {
@@ -54,19 +48,21 @@ pub(crate) async fn run(
     let server = permit.target().server().clone();
     let answer = Answer { id: asked.call.id.clone(), era: asked.era, kind, server };
     let (forward, mut notes) = forward(&asked, kind);
-    let running = asked.start();
+    running.starts();
     let in_flight = asked.enter();
     let upstreams = asked.shared.upstreams.clone();
-    let mut work = Work::new(asked.era, async move {
+    let mut work = Work::new(&asked, async move {
         let reply = upstreams.call(permit, forward).await;
         record.finish(ending(&reply));
+        // The place among the calls in flight is the call's, not its reader's.
+        drop(running);
         reply
     });
     let begun = tokio::select! {
         biased;
         reply = &mut work => Begun::Done(reply),
-        Some(note) = notes.next() => Begun::Note(note),
-        () = tokio::time::sleep(PLAIN_WAIT) => Begun::Slow,
+        Some(note) = notes.next(), if asked.streams => Begun::Note(note),
+        () = tokio::time::sleep(PLAIN_WAIT), if asked.streams => Begun::Slow,
         () = cancelled(in_flight.as_ref()) => {
             work.abandon();
             return reply::accepted();
@@ -74,12 +70,12 @@ pub(crate) async fn run(
     };
 
     let first = match begun {
-        Begun::Done(reply) => return at_once(&answer, reply, notes, asked.progress_token()),
+        Begun::Done(reply) => return at_once(&asked, &answer, reply, notes),
         Begun::Note(note) => Some(note),
         Begun::Slow => None,
     };
     let token = asked.progress_token().cloned();
-    let streamed = Streamed { answer, token, notes, in_flight, _running: running };
+    let streamed = Streamed { answer, token, notes, in_flight };
     reply::stream(Body::stream(move |events| async move {
         // The reader may leave at any time; the record is kept by the work itself.
         let _ = streamed.relay(work, first, &events).await;
@@ -94,15 +90,16 @@ enum Begun {
 
 // The answer is there; what was said before it goes before it.
 fn at_once(
+    asked: &Asked,
     answer: &Answer,
     reply: Result<Reply, Failure>,
     mut notes: Notes,
-    token: Option<&Raw>,
 ) -> Response<Body> {
+    let token = asked.progress_token();
     let said: Vec<Bytes> = notes.waiting().filter_map(|note| note.message(token)).collect();
     let status = answer.status(&reply);
     let message = answer.write(reply);
-    if said.is_empty() {
+    if said.is_empty() || !asked.streams {
         return reply::error(status, message);
     }
     let mut events = BytesMut::new();
@@ -123,32 +120,51 @@ async fn cancelled(in_flight: Option<&InFlight>) {
 enum Note {
     Progress(Bytes),
     Log(Bytes),
+    /// Below the level that the agent asked for.
+    Quiet,
+}
+
+impl Note {
+    // A server that was not told the level, or does not keep to it, is kept to it here.
+    fn log(params: Bytes, wanted: Option<&str>) -> Self {
+        let level = top_member(&params, "level").and_then(|raw| Some(decode(&raw)?.into_owned()));
+        let rank = |level: &str| LEVELS.iter().position(|known| *known == level);
+        match (wanted.and_then(rank), level.as_deref().and_then(rank)) {
+            (Some(wanted), Some(level)) if level < wanted => Self::Quiet,
+            _ => Self::Log(params),
+        }
+    }
 }
 
 struct Notes {
     progress: mpsc::Receiver<Bytes>,
     log: mpsc::Receiver<Bytes>,
+    // The lowest level of log messages that the agent takes.
+    level: Option<String>,
 }
 
 impl Notes {
     async fn next(&mut self) -> Option<Note> {
         tokio::select! {
             Some(progress) = self.progress.recv() => Some(Note::Progress(progress)),
-            Some(log) = self.log.recv() => Some(Note::Log(log)),
+            Some(log) = self.log.recv() => Some(Note::log(log, self.level.as_deref())),
             else => None,
         }
     }
 
     fn waiting(&mut self) -> impl Iterator<Item = Note> + '_ {
-        let Self { progress, log } = self;
+        let Self { progress, log, level } = self;
         let progress = std::iter::from_fn(|| progress.try_recv().ok()).map(Note::Progress);
-        progress.chain(std::iter::from_fn(|| log.try_recv().ok()).map(Note::Log))
+        let level = level.as_deref();
+        progress
+            .chain(std::iter::from_fn(|| log.try_recv().ok()).map(move |log| Note::log(log, level)))
     }
 }
 
 fn forward(asked: &Asked, kind: Kind) -> (Forward, Notes) {
     let (progress_sender, progress) = mpsc::channel(NOTES_QUEUED_MAX);
     let (log_sender, log) = mpsc::channel(NOTES_QUEUED_MAX);
+    let level = asked.log_level();
     let known: &[&str] = match kind {
         Kind::Tool => &["name", "arguments"],
         Kind::Other => &["name", "uri", "ref"],
@@ -157,9 +173,9 @@ fn forward(asked: &Asked, kind: Kind) -> (Forward, Notes) {
         params: asked.other_params(known),
         meta: asked.passing_meta(),
         progress: asked.progress_token().map(|_| progress_sender),
-        log: asked.log_level().map(|level| Log { level, to: log_sender }),
+        log: level.clone().map(|level| Log { level, to: log_sender }),
     };
-    (forward, Notes { progress, log })
+    (forward, Notes { progress, log, level })
 }
 
 struct Streamed {
@@ -167,7 +183,6 @@ struct Streamed {
     token: Option<Raw>,
     notes: Notes,
     in_flight: Option<InFlight>,
-    _running: Running,
 }
 
 impl Streamed {
@@ -206,7 +221,7 @@ impl Note {
     fn message(self, token: Option<&Raw>) -> Option<Bytes> {
         match (self, token) {
             (Self::Progress(params), Some(token)) => progress::relayed(&params, token),
-            (Self::Progress(_), None) => None,
+            (Self::Progress(_), None) | (Self::Quiet, _) => None,
             (Self::Log(params), _) => Some(logged(&params)),
         }
     }
@@ -228,115 +243,12 @@ fn logged(params: &Bytes) -> Bytes {
 
 fn ending(reply: &Result<Reply, Failure>) -> Ending {
     match reply {
+        Ok(Reply::Result(raw)) if is_withheld(raw) => Ending::Unknown,
         Ok(Reply::Result(raw)) if is_tool_error(raw) => Ending::ToolError,
         Ok(Reply::Result(_)) => Ending::Ok,
         Ok(Reply::Error(_)) => Ending::RpcError,
         Err(failure) if failure.may_have_run() => Ending::Unknown,
         Err(_) => Ending::NotSent,
-    }
-}
-
-/// True if a tool result says `isError`.
-pub(crate) fn is_tool_error(result: &Bytes) -> bool {
-    top_member(result, "isError").as_deref() == Some("true")
-}
-
-// The source text of a member of a result. Most results lack the word, and are not read.
-fn top_member(result: &Bytes, wanted: &str) -> Option<String> {
-    let text = std::str::from_utf8(result).ok()?;
-    if !text.contains(wanted) {
-        return None;
-    }
-    let limits = JsonLimits { items_max: usize::MAX, ..JsonLimits::default() };
-    let mut found = None;
-    let mut reader = Reader::new(result, limits).ok()?;
-    reader
-        .object(|reader, name| {
-            let value = reader.value()?;
-            if name == wanted {
-                found = Some(value.to_owned());
-            }
-            Ok(())
-        })
-        .ok()?;
-    found
-}
-
-/// How replies are written for one request.
-#[derive(Debug, Clone)]
-pub(crate) struct Answer {
-    /// The request's id.
-    pub(crate) id: Raw,
-    /// The agent's era.
-    pub(crate) era: Era,
-    /// What was run.
-    pub(crate) kind: Kind,
-    /// The server it was sent to.
-    pub(crate) server: ServerName,
-}
-
-impl Answer {
-    /// The response to a request that was run.
-    pub(crate) fn write(&self, reply: Result<Reply, Failure>) -> Bytes {
-        match reply {
-            Ok(Reply::Result(raw)) => self.result(&raw),
-            Ok(Reply::Error(raw)) => answer::upstream_error(&self.id, &raw),
-            Err(failure) => {
-                tracing::warn!(%failure, server = %self.server, "an upstream did not answer");
-                self.failed(&failure.text(&self.server))
-            }
-        }
-    }
-
-    /// The HTTP status that revision 2026-07-28 wants beside some error codes.
-    fn status(&self, reply: &Result<Reply, Failure>) -> StatusCode {
-        let Ok(Reply::Error(raw)) = reply else { return StatusCode::OK };
-        let code = top_member(raw, "code").and_then(|code| code.parse::<i64>().ok());
-        match (self.era, code) {
-            (Era::Modern, Some(-32_099..=-32_020)) => StatusCode::BAD_REQUEST,
-            (Era::Modern, Some(answer::METHOD_NOT_FOUND)) => StatusCode::NOT_FOUND,
-            _ => StatusCode::OK,
-        }
-    }
-
-    /// A result of an upstream, unchanged but for members that the agent's era demands.
-    pub(crate) fn result(&self, raw: &Bytes) -> Bytes {
-        match top_member(raw, "resultType").as_deref() {
-            None | Some("\"complete\"") => {}
-            Some(_) => {
-                return self.failed(
-                    "The server asked for input or began a task, which this gateway does not pass on yet. \
-                     It may have run in part.",
-                );
-            }
-        }
-        if self.era == Era::Legacy {
-            return answer::result(&self.id, raw);
-        }
-        let mut missing = String::new();
-        if top_member(raw, "resultType").is_none() {
-            missing.push_str("\"resultType\":\"complete\"");
-        }
-        if self.kind == Kind::Other
-            && top_member(raw, "contents").is_some()
-            && top_member(raw, "ttlMs").is_none()
-        {
-            let comma = if missing.is_empty() { "" } else { "," };
-            missing.push_str(comma);
-            missing.push_str(crate::handshake::CACHE_HINTS);
-        }
-        if missing.is_empty() {
-            return answer::result(&self.id, raw);
-        }
-        answer::result(&self.id, &with_members(raw, &missing))
-    }
-
-    /// A failure in the gateway's words.
-    pub(crate) fn failed(&self, text: &str) -> Bytes {
-        match self.kind {
-            Kind::Tool => answer::result(&self.id, tool_error(text, Remedy::None, None).as_bytes()),
-            Kind::Other => answer::error(Some(&self.id), answer::UPSTREAM_UNAVAILABLE, text, None),
-        }
     }
 }
 
@@ -347,15 +259,16 @@ type Sent = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>;
 /// should not be taken for a cancellation).
 struct Work {
     era: Era,
+    shared: Arc<Shared>,
     future: Option<Sent>,
 }
 
 impl Work {
     fn new(
-        era: Era,
+        asked: &Asked,
         future: impl Future<Output = Result<Reply, Failure>> + Send + 'static,
     ) -> Self {
-        Self { era, future: Some(Box::pin(future)) }
+        Self { era: asked.era, shared: Arc::clone(&asked.shared), future: Some(Box::pin(future)) }
     }
 
     fn abandon(&mut self) {
@@ -379,8 +292,10 @@ impl Drop for Work {
         if self.era == Era::Legacy
             && let Some(future) = self.future.take()
         {
+            let mut left = self.shared.left.lock();
+            while left.try_join_next().is_some() {}
             // It ends by its own deadline; nobody reads its answer.
-            tokio::spawn(future);
+            left.spawn(async move { drop(future.await) });
         }
     }
 }

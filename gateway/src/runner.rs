@@ -1,11 +1,12 @@
 //! How an approved call is decided anew and sent: the ledger's side of a permit.
 
+use crate::answer::is_tool_error;
 use crate::audit::{Asked, Audit, Intent, Outcome, Verdict};
-use crate::parked::{Executed, ProgressSender, Runner, Running};
+use crate::parked::{Executed, ProgressSender, Runner};
 use crate::record::Ending;
-use crate::run::is_tool_error;
 use crate::scopes::Scopes;
 use crate::upstream::{Failure, Forward, Reply, Upstreams};
+use crate::usage::Counters;
 use portcullis_policy::decide::{Permit, Reason, Refusal, decide_approved};
 use portcullis_policy::ledger::{Approved, Card};
 use portcullis_policy::name::ServerName;
@@ -14,20 +15,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
+/// What approved calls are sent with.
+#[derive(Debug, Clone)]
+pub(crate) struct Sending {
+    /// Where the scope of the moment is.
+    pub(crate) scopes: Scopes,
+    /// The way out.
+    pub(crate) upstreams: Upstreams,
+    /// Where intent and outcome go.
+    pub(crate) audit: Arc<Audit>,
+    /// Numbers requests.
+    pub(crate) requests: Arc<AtomicU64>,
+    /// Counts calls in flight.
+    pub(crate) counters: Arc<Counters>,
+}
+
 /// The closures that the parked calls run by.
-pub(crate) fn runner(
-    scopes: Scopes,
-    upstreams: Upstreams,
-    audit: Arc<Audit>,
-    requests: Arc<AtomicU64>,
-) -> Runner {
+pub(crate) fn runner(sending: Sending) -> Runner {
+    let scopes = sending.scopes.clone();
     Runner {
         judge: Box::new(move |card, approved| judge(&scopes, card, approved)),
         run: Box::new(move |card, permit, progress| {
-            let request = requests.fetch_add(1, Ordering::Relaxed) + 1;
-            let sending =
-                Sending { upstreams: upstreams.clone(), audit: Arc::clone(&audit), request };
-            sending.run(card, permit, progress)
+            let sending = sending.clone();
+            Box::pin(async move { sending.send(&card, permit, progress).await })
         }),
     }
 }
@@ -44,38 +54,26 @@ fn judge(scopes: &Scopes, card: &Card, approved: &Approved) -> Result<Permit, Re
     }
 }
 
-struct Sending {
-    upstreams: Upstreams,
-    audit: Arc<Audit>,
-    request: u64,
-}
-
 impl Sending {
-    fn run(self, card: Card, permit: Permit, progress: ProgressSender) -> Running {
-        Box::pin(async move { self.send(&card, permit, progress).await })
-    }
-
     async fn send(self, card: &Card, permit: Permit, progress: ProgressSender) -> Executed {
-        let began = Instant::now();
-        let generation = permit.generation();
-        let asked = asked(card, self.request, generation);
-        if let Err(error) = self.audit.intent(&Intent { asked }) {
+        let request = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let (running, _) = self.counters.enter(&card.asked().agent, true);
+        running.starts();
+        let mut trail = Trail {
+            audit: &self.audit,
+            asked: asked(card, request, permit.generation()),
+            began: Instant::now(),
+            ended: false,
+        };
+        if let Err(error) = self.audit.intent(&Intent { asked: trail.asked }) {
+            trail.ended = true;
             tracing::error!(%error, "an intent could not be recorded; nothing was sent");
             return Executed::NotSent { text: "the audit record could not be written".to_owned() };
         }
         let server = permit.target().server().clone();
         let reply = self.call(permit, progress).await;
         let (executed, ending) = ended(reply, &server);
-        let outcome = Outcome {
-            asked,
-            decision: Verdict::Run,
-            reason: None,
-            outcome: ending.as_str(),
-            duration: began.elapsed(),
-        };
-        if let Err(error) = self.audit.outcome(&outcome) {
-            tracing::error!(%error, card = card.id(), "an outcome could not be recorded");
-        }
+        trail.end(ending);
         executed
     }
 
@@ -91,6 +89,38 @@ impl Sending {
                 reply = &mut call => return reply,
             }
         }
+    }
+}
+
+/// The outcome of an intent; one that is dropped without an end has an unknown one.
+struct Trail<'a> {
+    audit: &'a Audit,
+    asked: Asked<'a>,
+    began: Instant,
+    ended: bool,
+}
+
+impl Trail<'_> {
+    fn end(&mut self, ending: Ending) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let outcome = Outcome {
+            asked: self.asked,
+            decision: Verdict::Run,
+            reason: None,
+            outcome: ending.as_str(),
+            duration: self.began.elapsed(),
+        };
+        if let Err(error) = self.audit.outcome(&outcome) {
+            tracing::error!(%error, card = self.asked.card, "an outcome could not be recorded");
+        }
+    }
+}
+
+impl Drop for Trail<'_> {
+    fn drop(&mut self) {
+        self.end(Ending::Unknown);
     }
 }
 

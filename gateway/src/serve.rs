@@ -77,7 +77,7 @@ async fn requested(
             Err(refusal) => return *refusal,
         },
     };
-    let asked = Asked::new(shared, visit, era, session, call);
+    let asked = Asked::new(shared, visit, era, session, (call, takes_stream(headers)));
     match method {
         Method::Initialize | Method::Ping | Method::SetLevel => handshake::small(&asked, method),
         Method::Discover => handshake::discover(&asked),

@@ -6,6 +6,7 @@
 use crate::mcp::envelope::Raw;
 use dashmap::DashMap;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ use tokio::sync::Notify;
 
 /// Most sessions at one time.
 const SESSIONS_MAX: usize = 20_000;
+/// Most sessions of one credential; a further one ends its oldest.
+const SESSIONS_PER_CREDENTIAL_MAX: usize = 1_000;
 /// A session that is not used for this long ends.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Most requests in flight that one session can cancel by id.
@@ -22,6 +25,8 @@ const IN_FLIGHT_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     open: DashMap<String, Arc<Session>>,
+    // Ids by credential, oldest first.
+    by_credential: DashMap<String, VecDeque<String>>,
 }
 
 /// One session.
@@ -93,8 +98,20 @@ impl Sessions {
             used_s: AtomicU64::new(0),
             in_flight: Mutex::new(Vec::new()),
         });
-        self.open.insert(id, Arc::clone(&session));
+        self.open.insert(id.clone(), Arc::clone(&session));
+        if let Some(oldest) = self.remember(&session.credential, id)
+            && let Some((_, oldest)) = self.open.remove(&oldest)
+        {
+            oldest.ended.notify_waiters();
+        }
         Ok(session)
+    }
+
+    // Notes an id; returns the one that has to make room.
+    fn remember(&self, credential: &str, id: String) -> Option<String> {
+        let mut ids = self.by_credential.entry(credential.to_owned()).or_default();
+        ids.push_back(id);
+        (ids.len() > SESSIONS_PER_CREDENTIAL_MAX).then(|| ids.pop_front()).flatten()
     }
 
     /// The session of that id, if `credential` opened it on `path`.
@@ -110,6 +127,9 @@ impl Sessions {
     /// Ends a session; its streams close.
     pub(crate) fn end(&self, session: &Session) {
         self.open.remove(&session.id);
+        if let Some(mut ids) = self.by_credential.get_mut(&session.credential) {
+            ids.retain(|id| *id != session.id);
+        }
         session.ended.notify_waiters();
     }
 }

@@ -13,11 +13,13 @@ use crate::upstream::Upstreams;
 use crate::usage::{Counters, Running};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use parking_lot::Mutex;
 use portcullis_policy::decide::Usage;
 use portcullis_policy::json::JsonLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// Limits of the agents' listener.
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +45,11 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) hosts: Hosts,
     pub(crate) hold: HoldTable,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) requests: Arc<AtomicU64>,
+    /// Calls of legacy agents that went away: they end by their own deadlines.
+    pub(crate) left: Mutex<JoinSet<()>>,
 }
 
 impl Shared {
@@ -80,16 +84,10 @@ impl Shared {
 }
 
 impl Asked {
-    /// The counters of the asking agent.
-    pub(crate) fn usage(&self) -> Usage {
+    /// Takes a place among the agent's calls; the counters are those without it.
+    pub(crate) fn enter_calls(&self) -> (Running, Usage) {
         let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.usage(&self.visit.principal.agent, counts_minutes)
-    }
-
-    /// Counts a call that starts.
-    pub(crate) fn start(&self) -> Running {
-        let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.start(&self.visit.principal.agent, counts_minutes)
+        self.shared.counters.enter(&self.visit.principal.agent, counts_minutes)
     }
 
     /// The caller as cards know it.

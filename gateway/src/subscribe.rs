@@ -74,7 +74,7 @@ pub(crate) fn listen(asked: &Asked) -> Response<Body> {
             return;
         }
         tokio::select! {
-            _ = stream.run(&events) => {}
+            biased;
             () = shared.stopping() => {
                 let result = format!(
                     "{{\"resultType\":\"complete\",\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}}}}",
@@ -83,6 +83,7 @@ pub(crate) fn listen(asked: &Asked) -> Response<Body> {
                 // The stream ends here whether the reader is still there or not.
                 let _ = events.message(&answer::result(&id, result.as_bytes())).await;
             }
+            _ = stream.run(&events) => {}
         }
     }))
 }

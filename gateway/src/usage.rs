@@ -31,30 +31,21 @@ impl Counters {
         Self { agents: DashMap::new(), unattended }
     }
 
-    /// The counters of an agent; `counts_minutes` if its policy limits calls a minute.
-    pub(crate) fn usage(&self, agent: &AgentName, counts_minutes: bool) -> Usage {
-        let Some(counter) = self.agents.get(agent) else {
-            return Usage { unattended: self.unattended, ..Usage::default() };
-        };
-        let calls_last_minute = if counts_minutes { counter.last_minute() } else { 0 };
-        Usage {
-            concurrent_calls: counter.concurrent.load(Ordering::Relaxed),
-            calls_last_minute,
-            parked_calls: 0,
-            unattended: self.unattended,
-        }
-    }
-
-    /// Counts a call that starts; the guard counts its end.
-    pub(crate) fn start(&self, agent: &AgentName, counts_minutes: bool) -> Running {
+    /// Takes a place among the calls of an agent and returns the counters without it, so that
+    /// calls that come together do not all see the same number.
+    pub(crate) fn enter(&self, agent: &AgentName, counts_minutes: bool) -> (Running, Usage) {
         let found = self.agents.get(agent).map(|counter| Arc::clone(counter.value()));
         let counter = found
             .unwrap_or_else(|| Arc::clone(self.agents.entry(agent.clone()).or_default().value()));
-        counter.concurrent.fetch_add(1, Ordering::Relaxed);
-        if counts_minutes {
-            counter.started.lock().push_back(Instant::now());
-        }
-        Running { counter }
+        let concurrent_calls = counter.concurrent.fetch_add(1, Ordering::Relaxed);
+        let calls_last_minute = if counts_minutes { counter.last_minute() } else { 0 };
+        let usage = Usage {
+            concurrent_calls,
+            calls_last_minute,
+            parked_calls: 0,
+            unattended: self.unattended,
+        };
+        (Running { counter, counts_minutes }, usage)
     }
 }
 
@@ -68,10 +59,20 @@ impl Counter {
     }
 }
 
-/// A call in flight.
+/// A place among the calls in flight; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Running {
     counter: Arc<Counter>,
+    counts_minutes: bool,
+}
+
+impl Running {
+    /// Counts the call among those of the last minute: it was not refused.
+    pub(crate) fn starts(&self) {
+        if self.counts_minutes {
+            self.counter.started.lock().push_back(Instant::now());
+        }
+    }
 }
 
 impl Drop for Running {

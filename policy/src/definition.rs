@@ -57,6 +57,24 @@ pub struct Grant {
     pub location: Location,
 }
 
+impl Grant {
+    /// True if some tool that the grant may come to cover would ask: not all that it allows is
+    /// auto-approved. Told from what is written, not from what the server offers today.
+    #[must_use]
+    pub fn may_park(&self) -> bool {
+        match (&self.allow, &self.auto_approve) {
+            (_, Selection::Every(_)) => false,
+            (Selection::Every(_), Selection::Listed(_)) => true,
+            (Selection::Listed(allowed), Selection::Listed(auto)) => allowed.iter().any(|rule| {
+                let same =
+                    |a: &Rule| a.pattern.as_str().eq_ignore_ascii_case(rule.pattern.as_str());
+                let covered = |a: &Rule| a.pattern.matches(rule.pattern.as_str(), Case::Fold);
+                !auto.iter().any(|a| same(a) || (rule.pattern.is_exact() && covered(a)))
+            }),
+        }
+    }
+}
+
 /// A pattern and where it was written.
 #[derive(Debug, Clone)]
 pub struct Rule {

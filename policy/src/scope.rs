@@ -5,6 +5,7 @@
 //! here, so that its bytes are a function of the agent's view alone.
 
 mod resolve;
+mod uri_template;
 mod view;
 
 use crate::canonical::Digest;

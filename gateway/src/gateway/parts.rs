@@ -77,7 +77,8 @@ pub(super) fn parked_settings(config: &Config, metrics: &Arc<Metrics>) -> Parked
         result_keep: config.approval.result_keep,
         clock: Clock::system(),
         witness: Witness::new(move |card| {
-            if card.state() != State::Parked && card.outcome().is_none() {
+            let decided = card.decision().is_some_and(|d| d.at_ms == card.updated_ms());
+            if decided || card.state() == State::Expired {
                 let waited = card.updated_ms().saturating_sub(card.created_ms());
                 metrics.park_waited(Duration::from_millis(waited));
             }

@@ -12,6 +12,8 @@ pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// `params` do not fit the method.
 pub(crate) const INVALID_PARAMS: i64 = -32602;
+/// Something went wrong behind the request.
+pub(crate) const INTERNAL_ERROR: i64 = -32603;
 /// Not one JSON-RPC message.
 pub(crate) const INVALID_REQUEST: i64 = -32600;
 /// Ours: the HTTP request was turned away; its status says why.

@@ -281,10 +281,11 @@ impl Found {
         if answer {
             return Err(EnvelopeError::Shape("it has both `method` and `result` or `error`"));
         }
-        if let Some(params) = self.params {
-            return Err(EnvelopeError::Params(self.id.unwrap_or(params)));
-        }
+        let params_fault = self.params.is_some();
         let Some(id) = self.id else {
+            if params_fault {
+                return Err(EnvelopeError::Shape("`params` must be an object"));
+            }
             return Ok(Message::Notification { method, params: self.members });
         };
         if !matches!(id.kind(), Kind::String | Kind::Number) || id.bytes().len() > ID_BYTES_MAX {
@@ -296,6 +297,9 @@ impl Found {
             return Err(EnvelopeError::Shape(
                 "`id` must be a string or an integer of at most 256 bytes",
             ));
+        }
+        if params_fault {
+            return Err(EnvelopeError::Params(id));
         }
         Ok(Message::Request(Call { id, method, params: self.members, meta: self.meta }))
     }

@@ -1,4 +1,4 @@
-//! Progress notifications towards agents: the agent's own token, strictly increasing.
+//! Progress notifications towards agents, under the agent's own token.
 
 use crate::mcp::envelope::Raw;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -30,8 +30,24 @@ pub(crate) fn relayed(params: &Bytes, token: &Raw) -> Option<Bytes> {
     Some(out.freeze())
 }
 
+/// The value of `progress` in the `params` of a notification.
+pub(crate) fn value(params: &Bytes) -> Option<f64> {
+    let mut value = None;
+    let mut reader = Reader::new(params, JsonLimits::default()).ok()?;
+    reader
+        .object(|reader, name| {
+            let raw = reader.value()?;
+            if name == "progress" {
+                value = raw.parse().ok();
+            }
+            Ok(())
+        })
+        .ok()?;
+    value
+}
+
 /// A notification of ours.
-pub(crate) fn own(token: &Raw, progress: u64, message: &str) -> Bytes {
+pub(crate) fn own(token: &Raw, progress: f64, message: &str) -> Bytes {
     Bytes::from(format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{},\"progress\":{progress},\"message\":{}}}}}",
         token.as_str(),

@@ -16,7 +16,14 @@ pub(crate) const EVENTS_QUEUED_MAX: usize = 64;
 pub(crate) fn event(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(message.len() + 24);
     out.put_slice(b"event: message\ndata: ");
+    let start = out.len();
     out.put_slice(message);
+    // In JSON a raw line end is white space, in an event it ends the line.
+    for byte in out.iter_mut().skip(start) {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
     out.put_slice(b"\n\n");
     out.freeze()
 }

@@ -109,8 +109,8 @@ impl Failure {
                  operator; repeating the call will hardly help."
             ),
             Self::Unknown(_) => format!(
-                "The request was sent to server `{server}`, but no usable answer came back. It may \
-                 or may not have been carried out. Check before repeating it."
+                "The request was sent to server `{server}`, but no usable answer came back. The outcome \
+                 is unknown: it may have run. Check before repeating it."
             ),
             Self::Timeout(_) => format!(
                 "The request was sent to server `{server}`, but no answer came in time. The outcome \

@@ -275,7 +275,9 @@ impl Pipe {
                 let table = self.table.lock();
                 let mut open = table.open.values();
                 let (only, more) = (open.next(), open.next());
-                let to = only.filter(|_| more.is_none()).and_then(|open| open.log.as_ref());
+                // One that was given up may still be talking.
+                let alone = more.is_none() && table.abandoned.is_empty();
+                let to = only.filter(|_| alone).and_then(|open| open.log.as_ref());
                 if let (Some(log), Some(params)) = (to, params)
                     && log.to.try_send(params).is_err()
                 {

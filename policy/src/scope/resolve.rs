@@ -140,7 +140,7 @@ impl Found<'_> {
             tools,
             prompts: select_prompts(&grant.prompts, offer),
             resources: offer.resources.iter().filter(|r| readable(&r.key)).cloned().collect(),
-            templates: if granted.is_empty() { Vec::new() } else { offer.templates.clone() },
+            templates: offer.templates.iter().filter(|t| readable(&t.key)).cloned().collect(),
             completes: offer.completes && (!granted.is_empty() || !grant.prompts.is_none()),
             granted,
         });

@@ -1,5 +1,6 @@
 //! What an agent is shown on one endpoint, and the tables its requests are looked up in.
 
+use super::uri_template::UriTemplate;
 use super::{Missing, ScopedTool};
 use crate::canonical::Digest;
 use crate::name::ServerName;
@@ -41,7 +42,8 @@ pub struct View {
     pub(super) tools: BTreeMap<String, Arc<ScopedTool>>,
     pub(super) missing_tools: BTreeMap<String, usize>,
     pub(super) prompts: BTreeMap<String, (ServerName, String)>,
-    pub(super) resources: BTreeMap<String, ServerName>,
+    // `None`: several servers list it, so it belongs to none.
+    pub(super) resources: BTreeMap<String, Option<ServerName>>,
     pub(super) templates: Vec<Template>,
     pub(super) authorised: Arc<str>,
     // Made by the first search: most views are never searched.
@@ -54,7 +56,7 @@ pub struct View {
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) template: String,
-    pub(super) covers: Pattern,
+    pub(super) covers: UriTemplate,
     pub(super) granted: Vec<Pattern>,
     pub(super) server: ServerName,
 }
@@ -81,11 +83,11 @@ impl View {
     /// granted template covers it.
     #[must_use]
     pub fn resource_owner(&self, uri: &str) -> Option<&ServerName> {
-        if let Some(server) = self.resources.get(uri) {
-            return Some(server);
+        if let Some(owner) = self.resources.get(uri) {
+            return owner.as_ref();
         }
         let mut owners = self.templates.iter().filter(|template| {
-            template.covers.matches(uri, Case::Exact)
+            template.covers.matches(uri)
                 && template.granted.iter().any(|granted| granted.matches(uri, Case::Exact))
         });
         let first = owners.next()?;

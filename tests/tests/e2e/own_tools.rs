@@ -80,7 +80,7 @@ async fn describe_shows_definitions_and_tells_hidden_from_nothing_to_nobody() {
 async fn call_decides_like_a_direct_call() {
     let (house, upstream) = open().await;
     for speaks in ERAS {
-        let agent = house.agent("support", speaks).await;
+        let agent = house.agent("support", speaks.clone()).await;
         let before = upstream.calls("get_customer").len();
         let through = agent
             .raw("1", "tools/call", r#"{"name":"call","arguments":{"name":"crm__get_customer","arguments":{"id":1.0}}}"#)
@@ -106,7 +106,13 @@ async fn call_decides_like_a_direct_call() {
             "the gateway's own tools are not called through `call`"
         );
         assert!(agent.call("call", json!({"name": 1})).await.unwrap().is_error());
-        let held = tokio::spawn(async move { call("crm__refund_order").await });
+        let held = {
+            let agent = agent.clone();
+            // Other arguments in each era: a denial is said once more to the identical call.
+            let arguments =
+                json!({"name": "crm__refund_order", "arguments": {"era": format!("{speaks:?}")}});
+            tokio::spawn(async move { agent.call("call", arguments).await.unwrap() })
+        };
         let cards = house.parked(1).await;
         house.decide(&cards[0], "deny", Some("not now")).await;
         assert!(held.await.unwrap().says().contains("not now"));

@@ -17,7 +17,7 @@ fn offer(upstream_is_modern: bool) -> Offer {
     let mut offer = Offer::tools(&["get", "refund"]);
     offer.modern = upstream_is_modern;
     offer.resources = r#"[{"uri":"crm://customers/1","name":"one","x":1.0},{"uri":"crm://secrets/1","name":"hidden"}]"#.to_owned();
-    offer.templates = r#"[{"uriTemplate":"crm://customers/{id}","name":"customer"}]"#.to_owned();
+    offer.templates = r#"[{"uriTemplate":"crm://customers/{id}","name":"customer"},{"uriTemplate":"crm://payroll/{id}","name":"hidden"}]"#.to_owned();
     offer.prompts =
         r#"[{"name":"reply","description":"Writes a reply"},{"name":"hidden"}]"#.to_owned();
     offer
@@ -113,7 +113,9 @@ async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_o
                 resources.text
             );
             assert!(!resources.text.contains("secrets"));
-            assert!(list("resources/templates/list").await.text.contains("crm://customers/{id}"));
+            let templates = list("resources/templates/list").await;
+            assert!(templates.text.contains("crm://customers/{id}"));
+            assert!(!templates.text.contains("payroll"), "{}", templates.text);
             let prompts = list("prompts/list").await;
             assert!(
                 prompts.text.contains("crm__reply") && !prompts.text.contains("hidden"),
@@ -155,6 +157,9 @@ async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_o
                 sent.body
             );
 
+            let payroll = json!({"ref": {"type": "ref/resource", "uri": "crm://payroll/{id}"}, "argument": {"name": "id", "value": ""}});
+            assert_eq!(agent.request("completion/complete", payroll).await.unwrap().code(), -32602);
+
             let stranger = house.agent("other", speaks).await;
             let before = upstream.received().len();
             for (method, params) in [
@@ -179,7 +184,13 @@ async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_o
                     answer.text
                 );
             }
-            for refused in ["crm://secrets/1", "crm://nothing"] {
+            for refused in [
+                "crm://secrets/1",
+                "crm://nothing",
+                "crm://payroll/7",
+                "crm://customers/../payroll/7",
+                "crm://customers/7/orders",
+            ] {
                 let answer =
                     agent.request("resources/read", json!({"uri": refused})).await.unwrap();
                 assert_eq!(answer.code(), -32602);

@@ -45,7 +45,7 @@ async fn a_policy_with_errors_starts_nothing_and_says_where() {
         (
             "two of one name",
             &format!("{AGENT}---\n{}", AGENT.replace("name: support", "name: SUPPORT")),
-            "support",
+            "is defined twice",
         ),
         (
             "two spellings of a key",

@@ -91,7 +91,12 @@ impl<'a> Exchange<'a> {
         let status = response.status().as_u16();
         match status {
             200 => self.read(connection, response).await,
-            404 if self.session.id.is_some() => Err(Fault::SessionGone),
+            // MCP 2025-11-25, transports: 404 says that the session is gone and nothing ran. An
+            // error that answers this very request is an answer all the same.
+            404 if self.session.id.is_some() => match self.read_error(connection, response).await {
+                Err(Fault::TurnedAway { .. }) => Err(Fault::SessionGone),
+                read => read,
+            },
             300..=399 => {
                 Err(Failure::Refused(format!("HTTP {status}: it redirects, which is not followed"))
                     .into())

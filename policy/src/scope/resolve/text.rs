@@ -2,11 +2,10 @@
 //! on these bytes.
 
 use super::super::view::{Shown, View};
-use super::super::{Approve, Missing, ScopedTool};
+use super::super::{Missing, ScopedTool};
 use crate::canonical::Digest;
 use crate::definition::Agent;
 use crate::name::ServerName;
-use crate::pattern::Pattern;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -57,16 +56,18 @@ pub(super) fn instructions(
     agent: &Agent,
     authorised: &str,
     missing: &[Missing],
-    tools: &BTreeMap<String, Arc<ScopedTool>>,
+    collects: Option<&str>,
 ) -> String {
     let mut out = format!(
         "You are agent `{}` behind the Portcullis gateway. {authorised} Anything else is refused and never sent.",
         agent.name
     );
-    if tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. })) {
-        out.push_str(
+    if let Some(collects) = collects {
+        // Writing into a String cannot fail.
+        let _ = write!(
+            out,
             " Some calls wait for an approval. A result that says the call did NOT run yet names an \
-             approval: collect it with `approval_status`, or make the identical call again.",
+             approval: collect it with `{collects}`, or make the identical call again."
         );
     }
     for gone in missing.iter().take(NAMED_MISSING_MAX) {
@@ -92,19 +93,6 @@ pub(super) fn instructions(
         out.push_str("\nMore is missing: ask the operator for the gateway's diagnostics.");
     }
     out
-}
-
-/// The URIs a template of RFC 6570 level 1 can expand to, as a pattern.
-pub(super) fn template_pattern(template: &str) -> Pattern {
-    let mut out = String::new();
-    let mut rest = template;
-    while let Some((head, tail)) = rest.split_once('{') {
-        out.push_str(head);
-        out.push('*');
-        rest = tail.split_once('}').map_or("", |(_, after)| after);
-    }
-    out.push_str(rest);
-    Pattern::new(&out)
 }
 
 /// Digest of all an agent can see in the view.

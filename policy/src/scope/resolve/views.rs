@@ -1,14 +1,13 @@
 //! Makes a view: the tables a request is looked up in and the texts the agent is shown.
 
 use super::super::view::{Shown, Template, View};
-use super::super::{
-    Approve, DIRECT_LIST_BYTES_MAX, DIRECT_TOOLS_MAX, Missing, ScopedTool, exposed_name,
-};
+use super::super::{DIRECT_LIST_BYTES_MAX, DIRECT_TOOLS_MAX, Missing, ScopedTool, exposed_name};
 use super::{Found, Part, text};
 use crate::canonical::Digest;
 use crate::catalogue::EntryOffer;
-use crate::definition::{Agent, Expose};
+use crate::definition::{Agent, Expose, Grant};
 use crate::name::ServerName;
+use crate::scope::uri_template::UriTemplate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -48,15 +47,29 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
         None => shown(agent.expose, tools.len(), tools_json.len()),
     };
     let authorised = text::authorised(&declared, &tools, shown);
-    let instructions = text::instructions(agent, &authorised, &missing, &tools);
+    let may_park = agent
+        .grants
+        .iter()
+        .filter(|grant| only.is_none_or(|only| *only == grant.server))
+        .any(Grant::may_park);
+    let collects = may_park.then_some(match only {
+        Some(_) => "portcullis__approval_status",
+        None => "approval_status",
+    });
+    let instructions = text::instructions(agent, &authorised, &missing, collects);
     let prompts = prompts(&parts, &name_of);
-    let may_park = tools.values().any(|tool| matches!(tool.approve, Approve::Ask { .. }));
+    let resources = resources(&parts);
     let mut view = View {
         shown,
         may_park,
         index: OnceLock::new(),
         tools_json: tools_json.into(),
-        resources_json: entries(parts.iter().flat_map(|part| &part.resources)),
+        resources_json: entries(
+            parts
+                .iter()
+                .flat_map(|part| &part.resources)
+                .filter(|entry| matches!(resources.get(&entry.key), Some(Some(_)))),
+        ),
         templates_json: entries(parts.iter().flat_map(|part| &part.templates)),
         prompts_json: text::joined(
             prompts
@@ -74,7 +87,7 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
             .into_iter()
             .map(|(name, (server, entry))| (name, (server, entry.key.clone())))
             .collect(),
-        resources: resources(&parts),
+        resources,
         templates: parts.iter().flat_map(|part| templates(part)).collect(),
         authorised: authorised.into(),
         completes: parts.iter().any(|part| part.completes),
@@ -128,7 +141,7 @@ fn prompts(
         .collect()
 }
 
-fn resources(parts: &[&Part]) -> BTreeMap<String, ServerName> {
+fn resources(parts: &[&Part]) -> BTreeMap<String, Option<ServerName>> {
     let mut owners: BTreeMap<String, Option<ServerName>> = BTreeMap::new();
     for part in parts {
         for resource in &part.resources {
@@ -138,13 +151,13 @@ fn resources(parts: &[&Part]) -> BTreeMap<String, ServerName> {
                 .or_insert_with(|| Some(part.server.clone()));
         }
     }
-    owners.into_iter().filter_map(|(uri, owner)| Some((uri, owner?))).collect()
+    owners
 }
 
 fn templates(part: &Part) -> impl Iterator<Item = Template> + '_ {
     part.templates.iter().map(|entry| Template {
         template: entry.key.clone(),
-        covers: text::template_pattern(&entry.key),
+        covers: UriTemplate::new(&entry.key),
         granted: part.granted.clone(),
         server: part.server.clone(),
     })
