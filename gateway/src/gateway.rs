@@ -180,7 +180,7 @@ impl Gateway {
             requests: Arc::clone(&requests),
             counters: Arc::clone(&counters),
         });
-        let settings = parts::parked_settings(&config, &metrics);
+        let settings = parts::parked_settings(&config, &metrics, &audit);
         let parked = Parked::open(store, settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {

@@ -143,7 +143,8 @@ fn ended(reply: Result<Reply, Failure>, server: &ServerName) -> (Executed, Endin
     }
 }
 
-fn asked(card: &Card, request: u64, generation: u64) -> Asked<'_> {
+/// A card as the audit knows it.
+pub(crate) fn asked(card: &Card, request: u64, generation: u64) -> Asked<'_> {
     let asked = card.asked();
     Asked {
         request,

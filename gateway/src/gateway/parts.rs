@@ -2,13 +2,14 @@
 
 use super::{Addresses, StartError};
 use crate::admin::{Api, Hosts};
-use crate::audit::Durability;
+use crate::audit::{Audit, Durability, Outcome, Verdict};
 use crate::config::{self, Config};
 use crate::identity::{
     AdminEntry, Admins, Role, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
 };
 use crate::observe::Observe;
 use crate::parked::{Clock, ParkedSettings, Witness};
+use crate::runner;
 use crate::shared::{Limits, Shared};
 use crate::telemetry::Metrics;
 use crate::upstream::{UpstreamSettings, Upstreams};
@@ -17,7 +18,7 @@ use portcullis_policy::catalogue::Status;
 use portcullis_policy::definition::Definition;
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
 use portcullis_policy::json::JsonLimits;
-use portcullis_policy::ledger::State;
+use portcullis_policy::ledger::{Card, State};
 use portcullis_policy::name::AgentName;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -70,9 +71,13 @@ pub(super) fn report<'a>(findings: impl Iterator<Item = &'a Diagnostic>) {
     }
 }
 
-/// How cards are kept; each step of one is counted.
-pub(super) fn parked_settings(config: &Config, metrics: &Arc<Metrics>) -> ParkedSettings {
-    let metrics = Arc::clone(metrics);
+/// How cards are kept. Decisions are timed; an end that no caller is there to record is recorded.
+pub(super) fn parked_settings(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    audit: &Arc<Audit>,
+) -> ParkedSettings {
+    let (metrics, audit) = (Arc::clone(metrics), Arc::clone(audit));
     ParkedSettings {
         result_keep: config.approval.result_keep,
         clock: Clock::system(),
@@ -82,8 +87,24 @@ pub(super) fn parked_settings(config: &Config, metrics: &Arc<Metrics>) -> Parked
                 let waited = card.updated_ms().saturating_sub(card.created_ms());
                 metrics.park_waited(Duration::from_millis(waited));
             }
+            if card.unattended() && card.state().is_settled() {
+                settled_alone(&audit, card);
+            }
         }),
         ..ParkedSettings::default()
+    }
+}
+
+fn settled_alone(audit: &Audit, card: &Card) {
+    let outcome = Outcome {
+        asked: runner::asked(card, 0, card.asked().generation),
+        decision: Verdict::Park,
+        reason: None,
+        outcome: card.state().as_str(),
+        duration: Duration::from_millis(card.updated_ms().saturating_sub(card.created_ms())),
+    };
+    if let Err(error) = audit.outcome(&outcome) {
+        tracing::error!(%error, card = card.id(), "the end of a card could not be recorded");
     }
 }
 
