@@ -7,10 +7,10 @@ mod answer;
 mod approvals;
 mod card;
 mod decision;
-mod hosts;
 mod views;
 
 use crate::audit::Audit;
+use crate::hosts::Hosts;
 use crate::identity::{Admin, AdminFailure, Admins};
 use crate::parked::Parked;
 use crate::telemetry::Metrics;
@@ -29,7 +29,6 @@ use tokio::sync::watch;
 
 pub use approvals::WAIT_SECONDS_MAX;
 pub use decision::REASON_CHARS_MAX;
-pub use hosts::Hosts;
 pub use views::{AgentView, AgentsView, DiagnosticsView, TitleView, Views, diagnostic_json};
 
 /// Largest request body, in bytes.

@@ -7,21 +7,18 @@ use crate::reply;
 use crate::scopes::Generation;
 use crate::shared::Shared;
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portcullis_policy::name::ServerName;
 use portcullis_policy::scope::{Scope, View};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Time for a client to send the whole body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(25);
-
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// An authenticated request at an endpoint, with the snapshot it is judged by.
 #[derive(Debug, Clone)]
@@ -45,64 +42,6 @@ impl Visit {
     pub(crate) fn view(&self) -> &View {
         self.scope.view(self.server.as_ref()).unwrap_or(&self.scope.all)
     }
-}
-
-/// Hosts and origins that may name this listener; DNS rebinding comes with others.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Hosts {
-    authorities: BTreeSet<String>,
-}
-
-impl Hosts {
-    /// The names of a listener on `port`, and the authorities of its public URLs.
-    pub(crate) fn new(addresses: &[std::net::SocketAddr], public: &[&str]) -> Self {
-        let mut authorities = BTreeSet::new();
-        for address in addresses {
-            let port = address.port();
-            authorities.insert(address.to_string());
-            authorities.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
-            if port == 80 {
-                authorities.extend(LOOPBACK.map(str::to_owned));
-            }
-        }
-        for authority in public.iter().filter_map(|url| authority(url)) {
-            // The loopback has three names; who may use one may use the others.
-            if let Some(port) = LOOPBACK.iter().find_map(|name| authority.strip_prefix(name)) {
-                authorities.extend(LOOPBACK.map(|name| format!("{name}{port}")));
-            }
-            authorities.insert(authority);
-        }
-        Self { authorities }
-    }
-
-    /// True if the request names this listener and comes from no foreign page.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
-        let mut hosts = headers.get_all(HOST).iter();
-        let host = match (hosts.next(), hosts.next()) {
-            (Some(host), None) => host.to_str().unwrap_or_default().to_ascii_lowercase(),
-            _ => return false,
-        };
-        let mut origins = headers.get_all(ORIGIN).iter();
-        let origin = match (origins.next(), origins.next()) {
-            (None, _) => return self.authorities.contains(&host),
-            (Some(origin), None) => origin.to_str().ok().and_then(authority),
-            (Some(_), Some(_)) => None,
-        };
-        self.authorities.contains(&host) && origin.is_some_and(|o| self.authorities.contains(&o))
-    }
-}
-
-// Host and port of an http or https URL that has no path, as an Origin has none.
-fn authority(url: &str) -> Option<String> {
-    let (scheme, rest) = url.trim_end_matches('/').split_once("://")?;
-    let rest = rest.split('/').next()?.to_ascii_lowercase();
-    let default = match scheme {
-        "http" => ":80",
-        "https" => ":443",
-        _ => return None,
-    };
-    let bare = rest.strip_suffix(default).map(ToOwned::to_owned);
-    Some(bare.unwrap_or(rest))
 }
 
 /// Admits a request to an endpoint.

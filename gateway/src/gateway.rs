@@ -5,8 +5,8 @@ mod parts;
 use crate::admin::{self, Api};
 use crate::audit::{Audit, AuditError};
 use crate::config::{self, Config, ConfigError};
-use crate::door::Hosts;
 use crate::hold::HoldTable;
+use crate::hosts::Hosts;
 use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
@@ -192,7 +192,7 @@ impl Gateway {
             metrics,
             tokens,
             limits: parts::limits(&config),
-            hosts: Hosts::new(&[listeners.addresses.agents], &[&config.public_url.agents]),
+            hosts: Hosts::new(listeners.addresses.agents, &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
             counters,
             left: Mutex::new(JoinSet::new()),

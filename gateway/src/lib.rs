@@ -22,6 +22,7 @@ mod door;
 mod gateway;
 mod handshake;
 mod hold;
+pub mod hosts;
 pub mod identity;
 mod list;
 mod listener;

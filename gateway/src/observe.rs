@@ -3,7 +3,7 @@
 //! It answers without a credential and therefore says nothing about agents, calls or arguments
 //! beyond the closed set of label values.
 
-use crate::admin::Hosts;
+use crate::hosts::Hosts;
 use crate::telemetry::{CONTENT_TYPE, Metrics};
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};

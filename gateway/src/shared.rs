@@ -2,8 +2,9 @@
 
 use crate::asked::Asked;
 use crate::audit::Audit;
-use crate::door::{Hosts, Visit};
+use crate::door::Visit;
 use crate::hold::HoldTable;
+use crate::hosts::Hosts;
 use crate::identity::{IdentityError, Principal, Tokens};
 use crate::parked::{Caller, Parked};
 use crate::scopes::Scopes;

@@ -1,9 +1,10 @@
 //! What the gateway is put together from, made from its configuration.
 
 use super::{Addresses, StartError};
-use crate::admin::{Api, Hosts};
+use crate::admin::Api;
 use crate::audit::{Audit, Durability, Outcome, Verdict};
 use crate::config::{self, Config};
+use crate::hosts::Hosts;
 use crate::identity::{
     AdminEntry, Admins, Role, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
 };

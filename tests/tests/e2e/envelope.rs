@@ -34,65 +34,62 @@ fn call(agent: &Agent, params: &str) -> String {
     )
 }
 
+type Headers = Vec<(&'static str, String)>;
+
+/// Bodies that are not one well-formed call, each with its name.
+fn misshapen(agent: &Agent) -> Vec<(&'static str, String)> {
+    let good = r#"{"name":"crm__get","arguments":{}}"#;
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    vec![
+        ("duplicate name", call(agent, r#"{"name":"crm__get","name":"crm__refund"}"#)),
+        ("escaped duplicate", call(agent, r#"{"name":"crm__get","n\u0061me":"crm__refund"}"#)),
+        (
+            "duplicate arguments",
+            call(agent, r#"{"name":"crm__get","arguments":{},"arguments":{"a":1}}"#),
+        ),
+        (
+            "duplicate deep in arguments",
+            call(agent, r#"{"name":"crm__get","arguments":{"a":[{"b":1,"b":2}]}}"#),
+        ),
+        (
+            "duplicate method",
+            call(agent, good).replacen("\"id\":1", "\"id\":1,\"method\":\"ping\"", 1),
+        ),
+        ("upper-case name", call(agent, r#"{"name":"crm__get","Name":"crm__refund"}"#)),
+        ("long s", call(agent, good).replacen("\"params\"", "\"param\u{17f}\":{},\"params\"", 1)),
+        ("zero width", call(agent, "{\"name\":\"crm__get\",\"argu\u{200b}ments\":{}}")),
+        ("no id", call(agent, good).replacen("\"id\":1,", "", 1)),
+        ("id null", call(agent, good).replacen("\"id\":1", "\"id\":null", 1)),
+        ("id 1.0", call(agent, good).replacen("\"id\":1", "\"id\":1.0", 1)),
+        ("id object", call(agent, good).replacen("\"id\":1", "\"id\":{}", 1)),
+        ("no jsonrpc", call(agent, good).replacen("\"jsonrpc\":\"2.0\",", "", 1)),
+        ("method and result", call(agent, good).replacen("\"id\":1", "\"id\":1,\"result\":{}", 1)),
+        ("a response", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned()),
+        ("batch", format!("[{}]", call(agent, good))),
+        ("empty batch", "[]".to_owned()),
+        ("two objects", format!("{0}{0}", call(agent, good))),
+        ("half an object", call(agent, good).chars().take(60).collect()),
+        ("empty", String::new()),
+        ("byte order mark", format!("\u{feff}{}", call(agent, good))),
+        ("lone surrogate", call(agent, r#"{"name":"crm__get","arguments":{"a":"\ud800"}}"#)),
+        ("too deep", call(agent, &format!(r#"{{"name":"crm__get","arguments":{{"a":{deep}}}}}"#))),
+        (
+            "long number",
+            call(
+                agent,
+                &format!(r#"{{"name":"crm__get","arguments":{{"a":{}}}}}"#, "9".repeat(1000)),
+            ),
+        ),
+        ("trailing comma", call(agent, r#"{"name":"crm__get",}"#)),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_fully_understood_is_refused_and_not_forwarded() {
     let (house, upstream) = open().await;
     for speaks in ERAS {
         let agent = house.agent("support", speaks.clone()).await;
-        let good = r#"{"name":"crm__get","arguments":{}}"#;
-        let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
-        let bodies = [
-            ("duplicate name", call(&agent, r#"{"name":"crm__get","name":"crm__refund"}"#)),
-            ("escaped duplicate", call(&agent, r#"{"name":"crm__get","n\u0061me":"crm__refund"}"#)),
-            (
-                "duplicate arguments",
-                call(&agent, r#"{"name":"crm__get","arguments":{},"arguments":{"a":1}}"#),
-            ),
-            (
-                "duplicate deep in arguments",
-                call(&agent, r#"{"name":"crm__get","arguments":{"a":[{"b":1,"b":2}]}}"#),
-            ),
-            (
-                "duplicate method",
-                call(&agent, good).replacen("\"id\":1", "\"id\":1,\"method\":\"ping\"", 1),
-            ),
-            ("upper-case name", call(&agent, r#"{"name":"crm__get","Name":"crm__refund"}"#)),
-            (
-                "long s",
-                call(&agent, good).replacen("\"params\"", "\"param\u{17f}\":{},\"params\"", 1),
-            ),
-            ("zero width", call(&agent, "{\"name\":\"crm__get\",\"argu\u{200b}ments\":{}}")),
-            ("no id", call(&agent, good).replacen("\"id\":1,", "", 1)),
-            ("id null", call(&agent, good).replacen("\"id\":1", "\"id\":null", 1)),
-            ("id 1.0", call(&agent, good).replacen("\"id\":1", "\"id\":1.0", 1)),
-            ("id object", call(&agent, good).replacen("\"id\":1", "\"id\":{}", 1)),
-            ("no jsonrpc", call(&agent, good).replacen("\"jsonrpc\":\"2.0\",", "", 1)),
-            (
-                "method and result",
-                call(&agent, good).replacen("\"id\":1", "\"id\":1,\"result\":{}", 1),
-            ),
-            ("a response", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#.to_owned()),
-            ("batch", format!("[{}]", call(&agent, good))),
-            ("empty batch", "[]".to_owned()),
-            ("two objects", format!("{0}{0}", call(&agent, good))),
-            ("half an object", call(&agent, good).chars().take(60).collect()),
-            ("empty", String::new()),
-            ("byte order mark", format!("\u{feff}{}", call(&agent, good))),
-            ("lone surrogate", call(&agent, r#"{"name":"crm__get","arguments":{"a":"\ud800"}}"#)),
-            (
-                "too deep",
-                call(&agent, &format!(r#"{{"name":"crm__get","arguments":{{"a":{deep}}}}}"#)),
-            ),
-            (
-                "long number",
-                call(
-                    &agent,
-                    &format!(r#"{{"name":"crm__get","arguments":{{"a":{}}}}}"#, "9".repeat(1000)),
-                ),
-            ),
-            ("trailing comma", call(&agent, r#"{"name":"crm__get",}"#)),
-        ];
-        for (what, body) in bodies {
+        for (what, body) in misshapen(&agent) {
             let answer = post(&agent, &speaks, &body).await;
             assert_eq!(answer.status, 400, "{what} ({speaks:?}): {}", answer.text);
             assert_eq!(answer.text.lines().count(), 1, "{what}: one line");
@@ -182,7 +179,7 @@ async fn the_era_is_told_by_the_request_and_headers_must_agree() {
     let version = ("mcp-protocol-version", MODERN.to_owned());
     let method = ("mcp-method", "tools/call".to_owned());
     let name = ("mcp-name", "crm__get".to_owned());
-    let cases: Vec<(&str, Vec<(&str, String)>, i64)> = vec![
+    let cases: Vec<(&str, Headers, i64)> = vec![
         ("no version header", vec![("x-none", String::new())], -32020),
         ("no method header", vec![version.clone(), name.clone()], -32020),
         ("no name header", vec![version.clone(), method.clone()], -32020),

@@ -1,6 +1,6 @@
 //! What passes through, passes byte for byte.
 
-use portcullis_tests::agent::Speaks;
+use portcullis_tests::agent::{Agent, Speaks};
 use portcullis_tests::house::{House, house};
 use portcullis_tests::upstream::{Behave, Offer, Upstream};
 use serde_json::json;
@@ -97,103 +97,92 @@ async fn vendor_metadata_passes_and_what_belongs_to_the_hop_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resources_prompts_and_completion_are_reached_when_granted_and_refused_otherwise() {
+async fn resources_prompts_and_completion_are_reached_when_granted() {
     for upstream_is_modern in [false, true] {
         let (house, upstream) = open(upstream_is_modern).await;
         for speaks in ERAS {
-            let agent = house.agent("support", speaks.clone()).await;
-            let list = |method: &'static str| {
-                let agent = agent.clone();
-                async move { agent.request(method, json!({})).await.unwrap() }
-            };
-            let resources = list("resources/list").await;
-            assert!(
-                resources.text.contains(r#"{"uri":"crm://customers/1","name":"one","x":1.0}"#),
-                "{}",
-                resources.text
-            );
-            assert!(!resources.text.contains("secrets"));
-            let templates = list("resources/templates/list").await;
-            assert!(templates.text.contains("crm://customers/{id}"));
-            assert!(!templates.text.contains("payroll"), "{}", templates.text);
-            let prompts = list("prompts/list").await;
-            assert!(
-                prompts.text.contains("crm__reply") && !prompts.text.contains("hidden"),
-                "{}",
-                prompts.text
-            );
-            let read =
-                agent.request("resources/read", json!({"uri": "crm://customers/1"})).await.unwrap();
-            assert!(read.text.contains(r#""x":1.0"#), "{}", read.text);
-            assert!(
-                agent
-                    .request("resources/read", json!({"uri": "crm://customers/77"}))
-                    .await
-                    .unwrap()
-                    .text
-                    .contains("contents of it")
-            );
-            let prompt = agent
-                .request("prompts/get", json!({"name": "crm__reply", "arguments": {"a": "b"}}))
-                .await
-                .unwrap();
-            assert_eq!(
-                prompt.result()["messages"][0]["content"]["text"],
-                "reply",
-                "{}",
-                prompt.text
-            );
+            let agent = house.agent("support", speaks).await;
+            lists(&agent).await;
+            reads(&agent).await;
             let complete = json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": "o"}});
             let completed = agent.request("completion/complete", complete).await.unwrap();
             assert_eq!(completed.result()["completion"]["values"][0], "one", "{}", completed.text);
-            let sent = upstream
-                .received()
-                .into_iter()
-                .rfind(|r| r.method == "completion/complete")
-                .unwrap();
+            let received = upstream.received();
+            let sent = received.iter().rfind(|r| r.method == "completion/complete").unwrap();
             assert!(
                 sent.body.contains(r#""name":"reply""#),
                 "the native name goes upstream: {}",
                 sent.body
             );
+        }
+    }
+}
 
-            let payroll = json!({"ref": {"type": "ref/resource", "uri": "crm://payroll/{id}"}, "argument": {"name": "id", "value": ""}});
-            assert_eq!(agent.request("completion/complete", payroll).await.unwrap().code(), -32602);
+async fn lists(agent: &Agent) {
+    let list =
+        |method: &'static str| async move { agent.request(method, json!({})).await.unwrap().text };
+    let resources = list("resources/list").await;
+    assert!(
+        resources.contains(r#"{"uri":"crm://customers/1","name":"one","x":1.0}"#),
+        "{resources}"
+    );
+    assert!(!resources.contains("secrets"));
+    let templates = list("resources/templates/list").await;
+    assert!(
+        templates.contains("crm://customers/{id}") && !templates.contains("payroll"),
+        "{templates}"
+    );
+    let prompts = list("prompts/list").await;
+    assert!(prompts.contains("crm__reply") && !prompts.contains("hidden"), "{prompts}");
+}
 
+async fn reads(agent: &Agent) {
+    let read = |uri: &'static str| async move {
+        agent.request("resources/read", json!({"uri": uri})).await.unwrap().text
+    };
+    assert!(read("crm://customers/1").await.contains(r#""x":1.0"#));
+    assert!(read("crm://customers/77").await.contains("contents of it"), "a template covers it");
+    let ask = json!({"name": "crm__reply", "arguments": {"a": "b"}});
+    let prompt = agent.request("prompts/get", ask).await.unwrap();
+    assert_eq!(prompt.result()["messages"][0]["content"]["text"], "reply", "{}", prompt.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resources_prompts_and_completion_are_refused_otherwise() {
+    let template = |uri: &str| json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": "id", "value": ""}});
+    let uri = |uri: &str| json!({"uri": uri});
+    let prompt = json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": ""}});
+    let for_stranger = [
+        ("resources/read", uri("crm://customers/1")),
+        ("prompts/get", json!({"name": "crm__reply"})),
+        ("completion/complete", prompt),
+        ("completion/complete", template("crm://customers/{id}")),
+    ];
+    let for_all = [
+        ("resources/read", uri("crm://secrets/1")),
+        ("resources/read", uri("crm://nothing")),
+        ("resources/read", uri("crm://payroll/7")),
+        ("resources/read", uri("crm://customers/../payroll/7")),
+        ("resources/read", uri("crm://customers/7/orders")),
+        ("prompts/get", json!({"name": "crm__hidden"})),
+        ("prompts/get", json!({"name": "crm__nothing"})),
+        ("completion/complete", template("crm://payroll/{id}")),
+    ];
+    for upstream_is_modern in [false, true] {
+        let (house, upstream) = open(upstream_is_modern).await;
+        for speaks in ERAS {
+            let agent = house.agent("support", speaks.clone()).await;
             let stranger = house.agent("other", speaks).await;
             let before = upstream.received().len();
-            for (method, params) in [
-                ("resources/read", json!({"uri": "crm://customers/1"})),
-                ("resources/read", json!({"uri": "crm://nothing"})),
-                ("prompts/get", json!({"name": "crm__reply"})),
-                ("prompts/get", json!({"name": "crm__nothing"})),
-                (
-                    "completion/complete",
-                    json!({"ref": {"type": "ref/prompt", "name": "crm__reply"}, "argument": {"name": "a", "value": ""}}),
-                ),
-                (
-                    "completion/complete",
-                    json!({"ref": {"type": "ref/resource", "uri": "crm://customers/{id}"}, "argument": {"name": "id", "value": ""}}),
-                ),
-            ] {
-                let answer = stranger.request(method, params).await.unwrap();
+            let asked = for_stranger.iter().chain(&for_all).map(|ask| (&stranger, ask));
+            for (who, (method, params)) in asked.chain(for_all.iter().map(|ask| (&agent, ask))) {
+                let answer = who.request(method, params.clone()).await.unwrap();
                 assert_eq!(
                     (answer.status, answer.code()),
                     (200, -32602),
                     "{method} {}",
                     answer.text
                 );
-            }
-            for refused in [
-                "crm://secrets/1",
-                "crm://nothing",
-                "crm://payroll/7",
-                "crm://customers/../payroll/7",
-                "crm://customers/7/orders",
-            ] {
-                let answer =
-                    agent.request("resources/read", json!({"uri": refused})).await.unwrap();
-                assert_eq!(answer.code(), -32602);
             }
             assert_eq!(upstream.received().len(), before, "nothing of it went upstream");
             for method in ["resources/list", "resources/templates/list", "prompts/list"] {

@@ -24,12 +24,7 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
         .flat_map(|part| &part.tools)
         .map(|tool| (name_of(&tool.server, tool.name.as_str()), Arc::clone(tool)))
         .collect();
-    let missing: Vec<Missing> = found
-        .missing
-        .iter()
-        .filter(|m| only.is_none_or(|only| *only == m.server))
-        .cloned()
-        .collect();
+    let missing = missing(found, only);
     let missing_tools = missing
         .iter()
         .enumerate()
@@ -47,11 +42,7 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
         None => shown(agent.expose, tools.len(), tools_json.len()),
     };
     let authorised = text::authorised(&declared, &tools, shown);
-    let may_park = agent
-        .grants
-        .iter()
-        .filter(|grant| only.is_none_or(|only| *only == grant.server))
-        .any(Grant::may_park);
+    let may_park = may_park(agent, only);
     let collects = may_park.then_some(match only {
         Some(_) => "portcullis__approval_status",
         None => "approval_status",
@@ -59,17 +50,13 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
     let instructions = text::instructions(agent, &authorised, &missing, collects);
     let prompts = prompts(&parts, &name_of);
     let resources = resources(&parts);
+    let owned = |entry: &&Arc<EntryOffer>| matches!(resources.get(&entry.key), Some(Some(_)));
     let mut view = View {
         shown,
         may_park,
         index: OnceLock::new(),
         tools_json: tools_json.into(),
-        resources_json: entries(
-            parts
-                .iter()
-                .flat_map(|part| &part.resources)
-                .filter(|entry| matches!(resources.get(&entry.key), Some(Some(_)))),
-        ),
+        resources_json: entries(parts.iter().flat_map(|part| &part.resources).filter(owned)),
         templates_json: entries(parts.iter().flat_map(|part| &part.templates)),
         prompts_json: text::joined(
             prompts
@@ -94,6 +81,17 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
     };
     view.hash = text::view_hash(&view);
     view
+}
+
+fn missing(found: &Found<'_>, only: Option<&ServerName>) -> Vec<Missing> {
+    let here = |gone: &&Missing| only.is_none_or(|only| *only == gone.server);
+    found.missing.iter().filter(here).cloned().collect()
+}
+
+fn may_park(agent: &Agent, only: Option<&ServerName>) -> bool {
+    let mut grants =
+        agent.grants.iter().filter(|grant| only.is_none_or(|only| *only == grant.server));
+    grants.any(Grant::may_park)
 }
 
 fn entries<'a>(entries: impl Iterator<Item = &'a Arc<EntryOffer>>) -> Arc<str> {

@@ -1,9 +1,13 @@
 //! The names by which a listener may be addressed: DNS rebinding comes with others.
 
-use axum::http::HeaderMap;
-use axum::http::header::{AsHeaderName, HOST, ORIGIN};
+use http::HeaderMap;
+use http::header::{AsHeaderName, HOST, ORIGIN};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+/// The port that clients leave out of `Host`.
+const HTTP_PORT: u16 = 80;
 
 /// The names of one listener.
 #[derive(Debug, Clone)]
@@ -26,9 +30,17 @@ impl Hosts {
     pub fn new(address: SocketAddr, public: &[&str]) -> Self {
         let port = address.port();
         let mut authorities = BTreeSet::from([address.to_string()]);
-        authorities
-            .extend(["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{host}:{port}")));
-        authorities.extend(public.iter().filter_map(|url| authority(url)));
+        authorities.extend(LOOPBACK.map(|host| format!("{host}:{port}")));
+        if port == HTTP_PORT {
+            authorities.extend(LOOPBACK.map(str::to_owned));
+        }
+        for authority in public.iter().filter_map(|url| authority(url)) {
+            // The loopback has three names; who may use one may use the others.
+            if let Some(port) = LOOPBACK.iter().find_map(|name| authority.strip_prefix(name)) {
+                authorities.extend(LOOPBACK.map(|name| format!("{name}{port}")));
+            }
+            authorities.insert(authority);
+        }
         Self { authorities, literals: Literals::Listed }
     }
 
@@ -86,7 +98,7 @@ fn is_address(authority: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
+    use http::HeaderValue;
 
     fn admits(hosts: &Hosts, host: &[&'static str], origin: &[&'static str]) -> bool {
         let mut headers = HeaderMap::new();
