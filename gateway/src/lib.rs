@@ -1,6 +1,6 @@
 //! Portcullis: an MCP gateway that enforces per-agent scopes.
 //!
-//! A listener hears a request; [`mcp`] reads its envelope strictly; [`identity`] names the agent
+//! A listener hears a request; `mcp` reads its envelope strictly; [`identity`] names the agent
 //! and its run; a snapshot of its scope ([`scopes`]) says what it may reach; the request lists,
 //! searches or calls; `decide` says run, park or refuse; the intent is on record ([`audit`])
 //! before a permit opens the way [`upstream`]; the outcome is audited and answered.

@@ -4,16 +4,20 @@
 //! defined as what this module would not refuse for want of a grant. A [`Permit`] is the only
 //! key to an upstream; it is made here, by [`decide`] and by [`decide_approved`].
 
+mod refusal;
+
 use crate::canonical::{Digest, canonical};
-use crate::definition::{Approval, Approver, OnNoApprover};
+use crate::definition::Approval;
 use crate::diagnostic::Location;
 use crate::json::JsonLimits;
 use crate::ledger::Approved;
 use crate::name::ServerName;
-use crate::scope::{Approve, Missing, Scope, ScopedTool, View};
+use crate::scope::{Approve, Scope, ScopedTool, View};
 use bytes::Bytes;
-use std::fmt;
+use refusal::{absent, nobody_to_ask, over_limit};
 use std::sync::Arc;
+
+pub use refusal::{Reason, Refusal, over_parked, shown};
 
 /// What an agent asks for. Names and URIs are those it was shown.
 #[derive(Debug, Clone)]
@@ -170,56 +174,6 @@ pub struct Request {
     pub generation: u64,
 }
 
-/// Why not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// It exists but no grant covers it. The agent is not told apart from [`Reason::Unknown`].
-    Hidden,
-    /// Nothing of that name exists.
-    Unknown,
-    /// It is granted but not there.
-    Missing,
-    /// A limit of the policy is reached.
-    Limit,
-    /// It asks, and nobody who may approve can be reached.
-    NoApprover,
-    /// The arguments cannot be understood.
-    Arguments,
-    /// It was approved, but policy or tool changed since.
-    Revoked,
-}
-
-impl Reason {
-    /// The word in audit and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hidden => "hidden",
-            Self::Unknown => "unknown",
-            Self::Missing => "missing",
-            Self::Limit => "limit",
-            Self::NoApprover => "no_approver",
-            Self::Arguments => "arguments",
-            Self::Revoked => "revoked",
-        }
-    }
-}
-
-/// A refusal: nothing was sent and nothing was parked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// For audit and metrics only; the text does not tell hidden from unknown.
-    pub reason: Reason,
-    /// What the agent reads: what was refused, why, and what it may use instead.
-    pub text: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 /// Decides one request of the agent of `scope` that was made on `view`.
 #[must_use]
 pub fn decide(scope: &Scope, view: &View, ask: Ask, usage: &Usage) -> Decision {
@@ -338,92 +292,4 @@ fn decide_call(
         approval: scope.approval.clone(),
         generation: scope.generation,
     })
-}
-
-/// The refusal for one more parked call than the policy allows; `None` below the limit. Asked
-/// when a card is about to be made, since a repeat that joins a card makes none.
-#[must_use]
-pub fn over_parked(scope: &Scope, usage: &Usage) -> Option<Refusal> {
-    let most = scope.limits.parked_calls;
-    (usage.parked_calls >= most).then(|| Refusal {
-        reason: Reason::Limit,
-        text: format!(
-            "Agent `{}` already has {most} calls that wait for approval, the most its policy allows. \
-             This call did not run and was not queued. Wait until some are decided.",
-            scope.agent.name
-        ),
-    })
-}
-
-// Runs with a live parent do not exist yet, so a person is the only one who can be reached.
-fn nobody_to_ask(scope: &Scope, name: &str, usage: &Usage) -> Option<Refusal> {
-    let reachable = scope.approval.approvers.contains(&Approver::Human) && !usage.unattended;
-    if reachable || scope.approval.on_no_approver == OnNoApprover::Wait {
-        return None;
-    }
-    let approvers: Vec<&str> = scope.approval.approvers.iter().map(|a| a.as_str()).collect();
-    Some(Refusal {
-        reason: Reason::NoApprover,
-        text: format!(
-            "{} needs an approval, and nobody who may give one can be reached now (the policy names: {}). \
-             It did not run and was not queued. Go on without it or tell the operator.",
-            shown(name),
-            approvers.join(", ")
-        ),
-    })
-}
-
-fn over_limit(scope: &Scope, usage: &Usage) -> Option<Refusal> {
-    let limits = &scope.limits;
-    let text = if usage.concurrent_calls >= limits.concurrent_calls {
-        format!("{} calls at one time", limits.concurrent_calls)
-    } else if limits.calls_per_minute.is_some_and(|most| usage.calls_last_minute >= most) {
-        format!("{} calls a minute", limits.calls_per_minute.unwrap_or_default())
-    } else {
-        return None;
-    };
-    Some(Refusal {
-        reason: Reason::Limit,
-        text: format!(
-            "Agent `{}` is at its limit of {text}. Nothing was sent. Wait, then repeat the call.",
-            scope.agent.name
-        ),
-    })
-}
-
-fn absent(scope: &Scope, view: &View, name: &str) -> Refusal {
-    if let Some(missing) = view.missing_tool(name) {
-        return Refusal { reason: Reason::Missing, text: missing_text(name, missing) };
-    }
-    let reason = if scope.exists(name) { Reason::Hidden } else { Reason::Unknown };
-    Refusal {
-        reason,
-        text: format!(
-            "{} is not available to agent `{}`, and nothing was sent. {} Do not repeat this call.",
-            shown(name),
-            scope.agent.name,
-            view.authorised()
-        ),
-    }
-}
-
-fn missing_text(name: &str, missing: &Missing) -> String {
-    format!(
-        "{} is granted to you but not there: {}. Nothing was sent. {}",
-        shown(name),
-        missing.kind.cause(&missing.server),
-        missing.kind.next_step()
-    )
-}
-
-/// Longest piece of a foreign name that a message echoes, in characters.
-const ECHO_CHARS_MAX: usize = 128;
-
-/// A name from the wire as a message shows it: in backticks, cut, nothing invisible.
-#[must_use]
-pub fn shown(name: &str) -> String {
-    let cut: String = name.chars().take(ECHO_CHARS_MAX).collect();
-    let more = if cut.len() < name.len() { "…" } else { "" };
-    let plain = cut.chars().all(|c| c.is_ascii_graphic() || c == ' ');
-    if plain { format!("`{cut}{more}`") } else { format!("`{}{more}`", cut.escape_default()) }
 }

@@ -5,76 +5,15 @@
 //! decoded strings), and caps on depth, members and numbers, all in one pass without building
 //! a tree. Numbers are never converted.
 
+mod fault;
+mod text;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use text::unescape;
 
-/// Caps on what is read. Depth and members also bound the memory a scan may use.
-#[derive(Debug, Clone, Copy)]
-pub struct JsonLimits {
-    /// Deepest nesting of arrays and objects.
-    pub depth_max: usize,
-    /// Most members and elements in the whole text.
-    pub items_max: usize,
-    /// Longest number, in bytes.
-    pub number_bytes_max: usize,
-}
-
-impl Default for JsonLimits {
-    fn default() -> Self {
-        Self { depth_max: 64, items_max: 200_000, number_bytes_max: 400 }
-    }
-}
-
-/// Why a text was refused, and where.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{fault} at byte {at}")]
-pub struct JsonError {
-    /// What is wrong.
-    pub fault: JsonFault,
-    /// Offset of the fault in bytes.
-    pub at: usize,
-}
-
-/// The kinds of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum JsonFault {
-    /// The bytes are not UTF-8.
-    #[error("the text is not UTF-8")]
-    Utf8,
-    /// The text ends too early.
-    #[error("the text ends too early")]
-    End,
-    /// A character that JSON does not allow here.
-    #[error("unexpected character")]
-    Character,
-    /// Something follows the value.
-    #[error("something follows the value")]
-    Trailing,
-    /// A bad escape or a lone surrogate in a string.
-    #[error("bad escape in a string")]
-    Escape,
-    /// A control character inside a string.
-    #[error("control character in a string")]
-    Control,
-    /// A number that JSON does not allow, or a longer one than allowed.
-    #[error("bad or too long number")]
-    Number,
-    /// Two members of one object decode to the same name.
-    #[error("duplicate member name")]
-    Duplicate,
-    /// Nesting beyond the cap.
-    #[error("nested too deeply")]
-    Depth,
-    /// More members and elements than the cap.
-    #[error("too many members")]
-    Items,
-    /// A value of another type than the reader needs.
-    #[error("value of the wrong type")]
-    Type,
-    /// The caller of the reader refused what it read.
-    #[error("refused")]
-    Refused,
-}
+pub use fault::{JsonError, JsonFault, JsonLimits};
+pub use text::{decode, quote, write_string};
 
 /// The type of a value, told by its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -423,86 +362,7 @@ pub fn check(bytes: &[u8], limits: JsonLimits) -> Result<&str, JsonError> {
     Ok(value)
 }
 
-/// The decoded value of a string that a [`Reader`] returned as source text; `None` if the text
-/// is no string.
-#[must_use]
-pub fn decode(raw: &str) -> Option<Cow<'_, str>> {
-    let inner = raw.strip_prefix('"')?.strip_suffix('"')?;
-    Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
-}
-
-/// Writes `text` as a JSON string with the escapes of RFC 8785, section 3.2.2.2.
-pub fn write_string(out: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\u{8}' => out.push_str("\\b"),
-            '\t' => out.push_str("\\t"),
-            '\n' => out.push_str("\\n"),
-            '\u{c}' => out.push_str("\\f"),
-            '\r' => out.push_str("\\r"),
-            '\0'..='\u{1f}' => {
-                // Writing into a String cannot fail.
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            _ => out.push(c),
-        }
-    }
-    out.push('"');
-}
-
-/// `text` as a JSON string.
-#[must_use]
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    write_string(&mut out, text);
-    out
-}
-
 fn hex4(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 4)?;
     digits.iter().try_fold(0, |sum, &b| Some(sum * 16 + char::from(b).to_digit(16)?))
-}
-
-// The text was checked by `Reader::string`, so an escape that does not decode cannot occur; it
-// would come out as U+FFFD.
-fn unescape(inner: &str) -> String {
-    let mut out = String::with_capacity(inner.len());
-    let mut units: Vec<u16> = Vec::new();
-    let mut rest = inner.chars();
-    while let Some(c) = rest.next() {
-        if c != '\\' {
-            flush(&mut out, &mut units);
-            out.push(c);
-            continue;
-        }
-        let plain = match rest.next() {
-            Some('u') => {
-                let unit =
-                    rest.by_ref().take(4).fold(0, |n, d| n * 16 + d.to_digit(16).unwrap_or(0));
-                units.push(u16::try_from(unit).unwrap_or(0xfffd));
-                continue;
-            }
-            Some('b') => '\u{8}',
-            Some('f') => '\u{c}',
-            Some('n') => '\n',
-            Some('r') => '\r',
-            Some('t') => '\t',
-            Some(other) => other,
-            None => break,
-        };
-        flush(&mut out, &mut units);
-        out.push(plain);
-    }
-    flush(&mut out, &mut units);
-    out
-}
-
-fn flush(out: &mut String, units: &mut Vec<u16>) {
-    if !units.is_empty() {
-        out.extend(char::decode_utf16(units.drain(..)).map(|c| c.unwrap_or('\u{fffd}')));
-    }
 }

@@ -1,5 +1,7 @@
 //! An upstream that records what it receives, and misbehaves on demand.
 
+mod streams;
+
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -10,6 +12,7 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use streams::{flood, stream};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -316,54 +319,6 @@ fn changed(id: &str, echo: &str) -> Response<Body> {
         "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}}\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{echo}}}\n\n"
     );
     stream(Box::pin(std::future::ready(Ok(Bytes::from(events)))))
-}
-
-type Chunk = std::pin::Pin<Box<dyn Future<Output = Result<Bytes, std::io::Error>> + Send>>;
-
-fn stream(chunk: Chunk) -> Response<Body> {
-    let body = Body::from_stream(Once(Some(chunk)));
-    events(body)
-}
-
-fn flood() -> Response<Body> {
-    events(Body::from_stream(Endless))
-}
-
-fn events(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    if let Ok(kind) = "text/event-stream".parse() {
-        response.headers_mut().insert("content-type", kind);
-    }
-    response
-}
-
-struct Once(Option<Chunk>);
-
-impl futures_core::Stream for Once {
-    type Item = Result<Bytes, std::io::Error>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        let Some(chunk) = &mut self.0 else { return std::task::Poll::Ready(None) };
-        let item = std::task::ready!(chunk.as_mut().poll(cx));
-        self.0 = None;
-        std::task::Poll::Ready(Some(item))
-    }
-}
-
-struct Endless;
-
-impl futures_core::Stream for Endless {
-    type Item = Result<Bytes, std::io::Error>;
-
-    fn poll_next(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        std::task::Poll::Ready(Some(Ok(Bytes::from_static(&[b':'; 16 * 1024]))))
-    }
 }
 
 /// The source text of a member of `params`; `""` if it is not there.

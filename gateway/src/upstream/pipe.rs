@@ -270,17 +270,15 @@ impl Pipe {
                 }
             }
             "notifications/message" => {
-                // The pipe does not say which request a message belongs to. It is passed on only
-                // if there is one alone; to several it would show one agent's call to another.
+                // The pipe does not say whose message it is: passed on only if one can be meant.
                 let table = self.table.lock();
                 let mut open = table.open.values();
                 let (only, more) = (open.next(), open.next());
-                // One that was given up may still be talking.
+                // A request that was given up may still be talking.
                 let alone = more.is_none() && table.abandoned.is_empty();
                 let to = only.filter(|_| alone).and_then(|open| open.log.as_ref());
-                if let (Some(log), Some(params)) = (to, params)
-                    && log.to.try_send(params).is_err()
-                {
+                let Some((log, params)) = to.zip(params) else { return Stray::None };
+                if log.to.try_send(params).is_err() {
                     count(&self.counters.dropped_notices);
                 }
             }
