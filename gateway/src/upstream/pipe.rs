@@ -270,11 +270,10 @@ impl Pipe {
                 }
             }
             "notifications/message" => {
-                // The pipe does not say whose message it is: passed on only if one can be meant.
+                // The pipe does not say whose it is: passed on if only one, none given up, can be meant.
                 let table = self.table.lock();
                 let mut open = table.open.values();
                 let (only, more) = (open.next(), open.next());
-                // A request that was given up may still be talking.
                 let alone = more.is_none() && table.abandoned.is_empty();
                 let to = only.filter(|_| alone).and_then(|open| open.log.as_ref());
                 let Some((log, params)) = to.zip(params) else { return Stray::None };
