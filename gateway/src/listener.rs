@@ -77,7 +77,10 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Rec
     }
     let service = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<http::Response<Body>, Infallible>(serve::serve(shared, request).await) }
+        // Boxed: the future of a request is large, and would be moved several times.
+        Box::pin(async move {
+            Ok::<http::Response<Body>, Infallible>(serve::serve(shared, request).await)
+        })
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())

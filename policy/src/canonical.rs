@@ -55,12 +55,9 @@ impl Digest {
     /// The 64 hex digits, without the prefix.
     #[must_use]
     pub fn hex(&self) -> String {
-        use std::fmt::Write as _;
-        self.0.iter().fold(String::with_capacity(64), |mut out, byte| {
-            // Writing into a String cannot fail.
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        // A nibble is always a digit of base 16.
+        digits.map(|nibble| char::from_digit(u32::from(nibble), 16).unwrap_or('0')).collect()
     }
 }
 

@@ -20,7 +20,8 @@ pub struct TokenEntry {
 /// Every token that is accepted. A value: a reload makes a new one.
 #[derive(Debug, Default)]
 pub struct Tokens {
-    entries: HashMap<[u8; 8], Vec<TokenEntry>>,
+    // Each entry with the principal it stands for, made once and not with each request.
+    entries: HashMap<[u8; 8], Vec<(TokenEntry, Principal)>>,
 }
 
 impl Tokens {
@@ -29,7 +30,8 @@ impl Tokens {
     pub fn new(entries: impl IntoIterator<Item = TokenEntry>) -> Self {
         let mut tokens = Self::default();
         for entry in entries {
-            tokens.entries.entry(slot(&entry.hash)).or_default().push(entry);
+            let principal = Principal::of(&entry.agent, &entry.hash);
+            tokens.entries.entry(slot(&entry.hash)).or_default().push((entry, principal));
         }
         tokens
     }
@@ -42,15 +44,15 @@ impl Tokens {
         let hash = bearer(header, Kind::Agent)?.hash();
         // Found by a part of the hash, which tells nothing about a token; compared in whole in
         // constant time.
-        let entry = self
+        let (entry, principal) = self
             .entries
             .get(&slot(&hash))
-            .and_then(|entries| entries.iter().find(|entry| entry.hash.matches(&hash)))
+            .and_then(|entries| entries.iter().find(|(entry, _)| entry.hash.matches(&hash)))
             .ok_or(IdentityError::Unknown)?;
         if entry.expires.is_some_and(|expires| expires <= SystemTime::now()) {
             return Err(IdentityError::Expired);
         }
-        Ok(Principal::of(&entry.agent, &hash))
+        Ok(principal.clone())
     }
 
     /// True if no token is known.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The decoded value of a string that a [`Reader`] returned as source text; `None` if the text
+/// The decoded value of a string that a [`Reader`](super::Reader) returned as source text; `None` if the text
 /// is no string.
 #[must_use]
 pub fn decode(raw: &str) -> Option<Cow<'_, str>> {
