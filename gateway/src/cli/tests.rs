@@ -58,9 +58,9 @@ fn commands_are_read() {
     assert_eq!(args, ["npx", "-y", "--help"]);
     let Command::DemoServer { which } = parse("portcullis demo-server notes") else { panic!() };
     assert_eq!(which, Demo::Notes);
-    for bad in
-        ["portcullis", "portcullis approve", "portcullis check a --config b", "portcullis tools"]
-    {
+    let nothing = Cli::try_parse_from(["portcullis"]).unwrap();
+    assert!(nothing.command.is_none(), "it starts the gateway");
+    for bad in ["portcullis approve", "portcullis check a --config b", "portcullis tools"] {
         let code = Cli::try_parse_from(bad.split(' ')).unwrap_err().exit_code();
         assert_eq!(code, 2, "{bad}");
     }

@@ -205,5 +205,7 @@ async fn every_step_of_a_card_is_witnessed() {
     let mut seen = seen.lock().clone();
     seen.sort_unstable();
     let life = [State::Parked, State::Approved, State::Executing, State::Done];
-    assert_eq!(seen, (1..=4).zip(life).collect::<Vec<_>>());
+    // Repairs of a card's clock take versions of their own, so only their order is certain.
+    assert!(seen.windows(2).all(|pair| pair[0].0 < pair[1].0), "{seen:?}");
+    assert_eq!(seen.iter().map(|(_, state)| *state).collect::<Vec<_>>(), life);
 }
