@@ -7,6 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::json::quote;
 use crate::name::{ServerName, ToolName};
 use crate::pattern::{Case, Pattern};
+use crate::source::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -147,9 +148,8 @@ impl Found<'_> {
     }
 
     fn not_offered(&mut self, server: &ServerName, rule: &crate::definition::Rule, offer: &Offer) {
-        let near =
-            text::nearest(rule.pattern.as_str(), offer.tools.iter().map(|t| t.name.as_str()));
-        let hint = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let offered = offer.tools.iter().map(|tool| tool.name.as_str());
+        let hint = did_you_mean(rule.pattern.as_str(), offered);
         self.diagnostics.push(Diagnostic::warning(
             "tool_not_offered",
             &rule.location,

@@ -110,36 +110,3 @@ pub(super) fn view_hash(view: &View) -> Digest {
         view.instructions.as_bytes(),
     ])
 }
-
-/// The candidate closest to `name`, if it is close.
-pub(super) fn nearest<'a>(
-    name: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let most = (name.chars().count() / 3).max(1);
-    candidates
-        .map(|candidate| (distance(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= most)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Edits between two texts, without ASCII case.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(128).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().take(128).enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        for (cell, to) in row.iter_mut().skip(1).zip(&b) {
-            let kept = diagonal + usize::from(!from.eq_ignore_ascii_case(to));
-            diagonal = *cell;
-            left = kept.min(left + 1).min(*cell + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = i + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
-}
