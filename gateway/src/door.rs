@@ -20,6 +20,11 @@ use std::time::Duration;
 /// Time for a client to send the whole body.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(25);
 
+/// Most bytes of a body that is too large that are read to let its sender hear so.
+const DISCARDED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest time for that.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// An authenticated request at an endpoint, with the snapshot it is judged by.
 #[derive(Debug, Clone)]
 pub(crate) struct Visit {
@@ -136,7 +141,7 @@ fn route(head: &Parts) -> Option<Route<'_>> {
 pub(crate) async fn body(
     shared: &Shared,
     head: &Parts,
-    body: Incoming,
+    mut body: Incoming,
 ) -> Result<Bytes, Box<Response<Body>>> {
     let json =
         head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).is_some_and(|value| {
@@ -159,13 +164,17 @@ pub(crate) async fn body(
     let announced =
         head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced > most as u64) {
+        discard(&mut body).await;
         return Err(too_large());
     }
-    let read = tokio::time::timeout(BODY_READ_TIMEOUT, collect(body, most)).await;
+    let read = tokio::time::timeout(BODY_READ_TIMEOUT, collect(&mut body, most)).await;
     match read {
         Err(_) => Err(refuse(StatusCode::REQUEST_TIMEOUT, "the body came too slowly")),
         Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(BodyError::TooLarge)) => Err(too_large()),
+        Ok(Err(BodyError::TooLarge)) => {
+            discard(&mut body).await;
+            Err(too_large())
+        }
         Ok(Err(BodyError::Broken)) => Err(refuse(StatusCode::BAD_REQUEST, "the body ended early")),
     }
 }
@@ -175,7 +184,23 @@ enum BodyError {
     Broken,
 }
 
-async fn collect(mut body: Incoming, most: usize) -> Result<Bytes, BodyError> {
+// A client that is still writing when the connection closes never reads why. What it goes on to
+// send is thrown away, within bounds.
+async fn discard(body: &mut Incoming) {
+    let thrown_away = async {
+        let mut left = DISCARDED_BYTES_MAX;
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // Being late changes nothing: the answer goes out either way.
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, thrown_away).await;
+}
+
+async fn collect(body: &mut Incoming, most: usize) -> Result<Bytes, BodyError> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(frame) = body.frame().await {
