@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Location;
 use crate::name::{AgentName, ServerName, ToolName};
+use crate::narrow::Narrowing;
 use crate::pattern::{Case, Pattern};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub struct Agent {
     pub approval: Approval,
     /// How much it may do.
     pub limits: AgentLimits,
+    /// What the run it stands for was started with; a policy file narrows nothing.
+    pub narrowing: Narrowing,
     /// Where it is defined.
     pub location: Location,
 }
@@ -65,12 +68,9 @@ impl Grant {
         match (&self.allow, &self.auto_approve) {
             (_, Selection::Every(_)) => false,
             (Selection::Every(_), Selection::Listed(_)) => true,
-            (Selection::Listed(allowed), Selection::Listed(auto)) => allowed.iter().any(|rule| {
-                let same =
-                    |a: &Rule| a.pattern.as_str().eq_ignore_ascii_case(rule.pattern.as_str());
-                let covered = |a: &Rule| a.pattern.matches(rule.pattern.as_str(), Case::Fold);
-                !auto.iter().any(|a| same(a) || (rule.pattern.is_exact() && covered(a)))
-            }),
+            (Selection::Listed(allowed), auto @ Selection::Listed(_)) => {
+                allowed.iter().any(|rule| !auto.includes(&rule.pattern))
+            }
         }
     }
 }
@@ -127,11 +127,28 @@ impl Selection {
 
     /// The rules that name exactly one thing.
     pub fn exact_rules(&self) -> impl Iterator<Item = &Rule> {
-        let rules = match self {
-            Self::Every(_) => &[][..],
+        self.rules().iter().filter(|rule| rule.pattern.is_exact())
+    }
+
+    /// The rules of a list; `"*"` has none.
+    pub(crate) fn rules(&self) -> &[Rule] {
+        match self {
+            Self::Every(_) => &[],
             Self::Listed(rules) => rules,
-        };
-        rules.iter().filter(|rule| rule.pattern.is_exact())
+        }
+    }
+
+    /// True if it covers all that `pattern` does, told from the spelling: false may be wrong for
+    /// two patterns, true never is.
+    pub(crate) fn includes(&self, pattern: &Pattern) -> bool {
+        let same = |rule: &Rule| rule.pattern.as_str().eq_ignore_ascii_case(pattern.as_str());
+        let covers = |rule: &Rule| rule.pattern.matches(pattern.as_str(), Case::Fold);
+        match self {
+            Self::Every(_) => true,
+            Self::Listed(rules) => {
+                rules.iter().any(|rule| same(rule) || (pattern.is_exact() && covers(rule)))
+            }
+        }
     }
 
     /// True if it can cover nothing.

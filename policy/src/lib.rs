@@ -5,6 +5,7 @@
 //!
 //! * [`name`] and [`json`]: what names and bytes are.
 //! * [`source`] reads policy files into a [`definition`], with [`diagnostic`]s.
+//! * [`narrow`] is what a run leaves of its agent's scope.
 //! * [`catalogue`] is what the upstream servers offer at this moment.
 //! * [`scope`] joins the two into what one agent sees.
 //! * [`decide`] says run, park or refuse: the page to show people.
@@ -20,6 +21,7 @@ pub mod diagnostic;
 pub mod json;
 pub mod ledger;
 pub mod name;
+pub mod narrow;
 pub mod pattern;
 pub mod scope;
 pub mod search;

@@ -13,6 +13,16 @@ pub enum Case {
     Exact,
 }
 
+impl Case {
+    /// True if `a` and `b` count as the same character.
+    pub(crate) fn same(self, a: char, b: char) -> bool {
+        match self {
+            Self::Fold => a.eq_ignore_ascii_case(&b),
+            Self::Exact => a == b,
+        }
+    }
+}
+
 /// One pattern, kept as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(String);
@@ -39,10 +49,6 @@ impl Pattern {
     /// True if `text` matches as a whole.
     #[must_use]
     pub fn matches(&self, text: &str, case: Case) -> bool {
-        let same = |p: char, t: char| match case {
-            Case::Fold => p.eq_ignore_ascii_case(&t),
-            Case::Exact => p == t,
-        };
         let (mut pattern, mut rest) = (self.0.chars(), text.chars());
         // Where to go on after the last star if what followed it did not match.
         let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
@@ -54,7 +60,7 @@ impl Pattern {
                     retry = Some((pattern.clone(), rest.clone()));
                     continue;
                 }
-                Some(p) if rest.clone().next().is_some_and(|t| p == '?' || same(p, t)) => {
+                Some(p) if rest.clone().next().is_some_and(|t| p == '?' || case.same(p, t)) => {
                     rest.next();
                     pattern = ahead;
                     continue;

@@ -18,6 +18,7 @@ use portcullis_policy::definition::{
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::{AgentName, ServerName};
+use portcullis_policy::narrow::Narrowing;
 use portcullis_policy::pattern::Pattern;
 use portcullis_policy::scope::{Scope, exposed_name};
 use proptest::prelude::*;
@@ -143,6 +144,7 @@ fn scope(world: &World) -> Scope {
         expose: if world.search { Expose::Search } else { Expose::Auto },
         approval: Approval::default(),
         limits: AgentLimits::default(),
+        narrowing: Narrowing::default(),
         location: here(),
     };
     Scope::resolve(&agent, &definition, &catalogue, 1).0

@@ -19,6 +19,7 @@ use portcullis_policy::definition::{
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::ServerName;
+use portcullis_policy::narrow::Narrowing;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -227,6 +228,7 @@ fn scope(on_caller_gone: OnCallerGone, description: &str) -> Scope {
         expose: Expose::Direct,
         approval: Approval { on_caller_gone, ..Approval::default() },
         limits: AgentLimits::default(),
+        narrowing: Narrowing::default(),
         location: here,
     };
     let mut definition = Definition::default();

@@ -10,6 +10,7 @@ use portcullis_policy::definition::{
 };
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::name::AgentName;
+use portcullis_policy::narrow::Narrowing;
 use portcullis_policy::pattern::Pattern;
 use portcullis_policy::scope::Scope;
 use std::io::Write as _;
@@ -90,6 +91,7 @@ pub(super) fn permit(upstreams: &Upstreams, ask: Ask) -> Option<Permit> {
         expose: Expose::Direct,
         approval: Approval::default(),
         limits: AgentLimits::default(),
+        narrowing: Narrowing::default(),
         location: here(),
     };
     let definition = Definition {

@@ -2,10 +2,11 @@
 
 use super::{Approve, Missing, MissingKind, Scope, ScopedTool, exposed_name};
 use crate::catalogue::{Catalogue, EntryOffer, Offer, Status, ToolOffer};
-use crate::definition::{Agent, Definition, Grant, Selection};
+use crate::definition::{Agent, Definition, Grant, Rule, Selection};
 use crate::diagnostic::Diagnostic;
 use crate::json::quote;
 use crate::name::{ServerName, ToolName};
+use crate::narrow::Within;
 use crate::pattern::{Case, Pattern};
 use crate::source::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +21,12 @@ pub(super) fn resolve(
     catalogue: &Catalogue,
     generation: u64,
 ) -> (Scope, Vec<Diagnostic>) {
-    let mut found =
-        Found { agent, missing: Vec::new(), diagnostics: Vec::new(), parts: Vec::new() };
+    let mut found = Found::new(agent);
     for grant in &agent.grants {
         found.grant(grant, definition, catalogue);
+    }
+    for grant in agent.narrowing.outside() {
+        found.outside(grant, definition, catalogue);
     }
     found.hide_collisions();
     let all = views::view(&found, None);
@@ -50,21 +53,25 @@ pub(super) fn resolve(
 }
 
 /// The granted part of one server.
-struct Part {
+struct Part<'a> {
     server: ServerName,
     tools: Vec<Arc<ScopedTool>>,
+    // Exposed names of tools that are granted, but not within.
+    withheld: Vec<String>,
     prompts: Vec<Arc<EntryOffer>>,
+    // Granted, also where it is not within: who owns a URI is settled before anything is taken away.
     resources: Vec<Arc<EntryOffer>>,
     templates: Vec<Arc<EntryOffer>>,
     granted: Vec<Pattern>,
     completes: bool,
+    within: Within<'a>,
 }
 
 struct Found<'a> {
     agent: &'a Agent,
     missing: Vec<Missing>,
     diagnostics: Vec<Diagnostic>,
-    parts: Vec<Part>,
+    parts: Vec<Part<'a>>,
 }
 
 fn canonical_server(written: &ServerName, definition: &Definition) -> ServerName {
@@ -78,7 +85,19 @@ fn existing(catalogue: &Catalogue) -> BTreeSet<String> {
         .collect()
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    fn new(agent: &'a Agent) -> Self {
+        Self { agent, missing: Vec::new(), diagnostics: Vec::new(), parts: Vec::new() }
+    }
+
+    // A grant that is no longer the agent's: nothing of it is within, so that its part holds what
+    // it owns alone, and what is missing of it concerns nobody.
+    fn outside(&mut self, grant: &Grant, definition: &Definition, catalogue: &Catalogue) {
+        let mut aside = Self::new(self.agent);
+        aside.grant(grant, definition, catalogue);
+        self.parts.append(&mut aside.parts);
+    }
+
     fn grant(&mut self, grant: &Grant, definition: &Definition, catalogue: &Catalogue) {
         let server = canonical_server(&grant.server, definition);
         let offer = catalogue.servers.get(&server);
@@ -111,7 +130,7 @@ impl Found<'_> {
     fn away(&mut self, grant: &Grant, server: &ServerName, kind: MissingKind) {
         let location = grant.location.clone();
         self.missing.push(Missing { server: server.clone(), tool: None, kind, location });
-        for rule in grant.allow.exact_rules() {
+        for rule in self.exact_rules(grant) {
             self.missing.push(Missing {
                 server: server.clone(),
                 tool: Some(rule.pattern.as_str().to_owned()),
@@ -126,8 +145,9 @@ impl Found<'_> {
             let message = format!("server `{server}`: {problem}; it was left out");
             self.diagnostics.push(Diagnostic::warning("offer_left_out", &grant.location, message));
         }
-        let tools = self.tools(grant, server, offer);
-        for rule in grant.allow.exact_rules() {
+        let within = self.agent.narrowing.within(server);
+        let (tools, withheld) = self.tools(grant, server, offer, &within);
+        for rule in self.exact_rules(grant) {
             let named = |t: &Arc<ToolOffer>| t.name.eq_ignore_ascii_case(rule.pattern.as_str());
             if !offer.tools.iter().any(named) {
                 self.not_offered(server, rule, offer);
@@ -139,15 +159,28 @@ impl Found<'_> {
         self.parts.push(Part {
             server: server.clone(),
             tools,
-            prompts: select_prompts(&grant.prompts, offer),
+            withheld,
+            prompts: select_prompts(&grant.prompts, offer, &within),
             resources: offer.resources.iter().filter(|r| readable(&r.key)).cloned().collect(),
             templates: offer.templates.iter().filter(|t| readable(&t.key)).cloned().collect(),
-            completes: offer.completes && (!granted.is_empty() || !grant.prompts.is_none()),
+            completes: offer.completes
+                && ((!granted.is_empty() && within.reads_some())
+                    || (!grant.prompts.is_none() && within.prompts_some())),
             granted,
+            within,
         });
     }
 
-    fn not_offered(&mut self, server: &ServerName, rule: &crate::definition::Rule, offer: &Offer) {
+    // The tools that the grant names exactly and that are within.
+    fn exact_rules<'g>(&self, grant: &'g Grant) -> Vec<&'g Rule> {
+        let within = self.agent.narrowing.within(&grant.server);
+        let named = |rule: &&Rule| {
+            ToolName::new(rule.pattern.as_str()).is_ok_and(|name| within.covers(&name))
+        };
+        grant.allow.exact_rules().filter(named).collect()
+    }
+
+    fn not_offered(&mut self, server: &ServerName, rule: &Rule, offer: &Offer) {
         let offered = offer.tools.iter().map(|tool| tool.name.as_str());
         let hint = did_you_mean(rule.pattern.as_str(), offered);
         self.diagnostics.push(Diagnostic::warning(
@@ -163,8 +196,14 @@ impl Found<'_> {
         });
     }
 
-    fn tools(&mut self, grant: &Grant, server: &ServerName, offer: &Offer) -> Vec<Arc<ScopedTool>> {
-        let mut tools = Vec::new();
+    fn tools(
+        &mut self,
+        grant: &Grant,
+        server: &ServerName,
+        offer: &Offer,
+        within: &Within<'_>,
+    ) -> (Vec<Arc<ScopedTool>>, Vec<String>) {
+        let (mut tools, mut withheld) = (Vec::new(), Vec::new());
         let mut seen: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for tool in &offer.tools {
             seen.entry(tool.name.to_ascii_lowercase()).or_default().push(&tool.name);
@@ -184,19 +223,29 @@ impl Found<'_> {
                 self.left_out(grant, server, &tool.name, "the server lists it twice");
                 continue;
             }
-            if let Some(approve) = self.approve(grant, server, &name, twins.len() > 1) {
-                tools.push(Arc::new(ScopedTool {
-                    server: server.clone(),
-                    exposed: exposed_name(server, &tool.name),
-                    name,
-                    hash: tool.hash,
-                    approve,
-                    offer: Arc::clone(tool),
-                    secret: grant.secret.clone(),
-                }));
+            let twinned = twins.len() > 1;
+            let Some(approve) = self.approve(grant, server, &name, twinned) else { continue };
+            let exposed = exposed_name(server, &tool.name);
+            let left = if twinned { within.spells(&name) } else { within.covers(&name) };
+            if !left && within.covers(&name) {
+                let why = "another tool differs only in case; spell it exactly in the run's narrow";
+                self.left_out(grant, server, name.as_str(), why);
             }
+            if !left {
+                withheld.push(exposed);
+                continue;
+            }
+            tools.push(Arc::new(ScopedTool {
+                server: server.clone(),
+                exposed,
+                name,
+                hash: tool.hash,
+                approve,
+                offer: Arc::clone(tool),
+                secret: grant.secret.clone(),
+            }));
         }
-        tools
+        (tools, withheld)
     }
 
     // `twinned`: another tool of the server differs from this one only in case, so rules must
@@ -237,24 +286,33 @@ impl Found<'_> {
     }
 
     fn hide_collisions(&mut self) {
-        let mut names: BTreeMap<String, usize> = BTreeMap::new();
-        for tool in self.parts.iter().flat_map(|part| &part.tools) {
-            *names.entry(tool.exposed.clone()).or_default() += 1;
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for part in &self.parts {
+            let kept = part.tools.iter().map(|tool| &tool.exposed);
+            kept.chain(&part.withheld).for_each(|name| *names.entry(name).or_default() += 1);
         }
-        names.retain(|_, count| *count > 1);
+        let twice: BTreeSet<String> =
+            names.iter().filter(|(_, count)| **count > 1).map(|(&name, _)| name.into()).collect();
+        let mut hidden = BTreeSet::new();
         for part in &mut self.parts {
-            part.tools.retain(|tool| !names.contains_key(&tool.exposed));
+            let gone = part.tools.extract_if(.., |tool| twice.contains(&tool.exposed));
+            hidden.extend(gone.map(|tool| tool.exposed.clone()));
         }
-        self.diagnostics.extend(names.keys().map(|name| {
+        self.diagnostics.extend(hidden.iter().map(|name| {
             let message = format!("two tools would both be called `{name}`; both are hidden");
             Diagnostic::warning("name_collision", &self.agent.location, message)
         }));
     }
 }
 
-fn select_prompts(selection: &Selection, offer: &Offer) -> Vec<Arc<EntryOffer>> {
+fn select_prompts(
+    selection: &Selection,
+    offer: &Offer,
+    within: &Within<'_>,
+) -> Vec<Arc<EntryOffer>> {
     let granted = |prompt: &&Arc<EntryOffer>| {
-        ToolName::new(&prompt.key).is_ok_and(|name| selection.covering(&name).is_some())
+        ToolName::new(&prompt.key)
+            .is_ok_and(|name| selection.covering(&name).is_some() && within.prompts(&name))
     };
     offer.prompts.iter().filter(granted).cloned().collect()
 }

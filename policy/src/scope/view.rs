@@ -4,6 +4,7 @@ use super::uri_template::UriTemplate;
 use super::{Missing, ScopedTool};
 use crate::canonical::Digest;
 use crate::name::ServerName;
+use crate::narrow::Narrowing;
 use crate::pattern::{Case, Pattern};
 use crate::search::{Document, Index};
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ pub struct View {
     pub(super) tools: BTreeMap<String, Arc<ScopedTool>>,
     pub(super) missing_tools: BTreeMap<String, usize>,
     pub(super) prompts: BTreeMap<String, (ServerName, String)>,
-    // `None`: several servers list it, so it belongs to none.
+    // `None`: several servers list it, so it belongs to none, or its server's part is not within.
     pub(super) resources: BTreeMap<String, Option<ServerName>>,
     pub(super) templates: Vec<Template>,
     pub(super) authorised: Arc<str>,
@@ -50,6 +51,7 @@ pub struct View {
     pub(super) index: OnceLock<Index>,
     pub(super) completes: bool,
     pub(super) may_park: bool,
+    pub(super) narrowing: Narrowing,
 }
 
 /// A granted resource template: reads inside it are covered by the grant's patterns.
@@ -91,7 +93,10 @@ impl View {
                 && template.granted.iter().any(|granted| granted.matches(uri, Case::Exact))
         });
         let first = owners.next()?;
-        owners.all(|other| other.server == first.server).then_some(&first.server)
+        owners
+            .all(|other| other.server == first.server)
+            .then_some(&first.server)
+            .filter(|server| self.narrowing.within(server).reads(uri))
     }
 
     /// The server of a granted template.
@@ -99,7 +104,10 @@ impl View {
     pub fn template_owner(&self, template: &str) -> Option<&ServerName> {
         let mut owners = self.templates.iter().filter(|t| t.template == template);
         let first = owners.next()?;
-        owners.all(|other| other.server == first.server).then_some(&first.server)
+        owners
+            .all(|other| other.server == first.server)
+            .then_some(&first.server)
+            .filter(|server| self.narrowing.within(server).reads(template))
     }
 
     /// What is known about a declared tool that is not there.
@@ -129,7 +137,8 @@ impl View {
     /// True if the view has resources or templates.
     #[must_use]
     pub fn has_resources(&self) -> bool {
-        !self.resources.is_empty() || !self.templates.is_empty()
+        let readable = |t: &Template| self.narrowing.within(&t.server).reads_some();
+        self.resources.values().any(Option::is_some) || self.templates.iter().any(readable)
     }
 
     /// True if the view has prompts.

@@ -7,6 +7,7 @@ use crate::definition::{
     Agent, AgentLimits, Approval, Approver, Expose, Grant, OnCallerGone, OnNoApprover, SubAgent,
 };
 use crate::name::AgentName;
+use crate::narrow::Narrowing;
 use std::time::Duration;
 
 /// Longest time that a card may wait for a decision or for its caller.
@@ -37,6 +38,7 @@ pub(super) fn agent(
         expose: expose.unwrap_or(Expose::Auto),
         approval: spec.approval.as_ref().map(|wire| approval(reader, wire)).unwrap_or_default(),
         limits: spec.limits.as_ref().map(|wire| limits(reader, wire)).unwrap_or_default(),
+        narrowing: Narrowing::default(),
         location,
         name: name?,
     })

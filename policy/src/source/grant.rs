@@ -15,9 +15,11 @@ pub const RULES_MAX: usize = 1_000;
 pub const URI_BYTES_MAX: usize = 2_048;
 
 /// What a pattern is matched against.
-#[derive(Clone, Copy)]
-enum Subject {
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Subject {
+    /// Names of tools or prompts.
     Name,
+    /// URIs of resources.
     Uri,
 }
 
@@ -127,9 +129,17 @@ fn rules(reader: &mut Reader<'_>, texts: &[Text], subject: Subject) -> Vec<Rule>
 
 fn rule(reader: &mut Reader<'_>, text: &Text, subject: Subject) -> Option<Rule> {
     let location = reader.place(text);
-    let pattern = text.value.as_str();
+    if let Some(message) = wrong_pattern(&text.value, subject) {
+        reader.error("bad_pattern", &location, message);
+        return None;
+    }
+    Some(Rule { pattern: Pattern::new(&text.value), location })
+}
+
+/// Why `pattern` is not accepted in a list of patterns, and what to write instead.
+pub(crate) fn wrong_pattern(pattern: &str, subject: Subject) -> Option<String> {
     let shown = pattern.escape_debug();
-    let wrong = match subject {
+    match subject {
         Subject::Name if pattern == "*" => {
             Some("`*` inside a list: write `\"*\"` instead of the list to mean all".to_owned())
         }
@@ -147,12 +157,7 @@ fn rule(reader: &mut Reader<'_>, text: &Text, subject: Subject) -> Option<Rule> 
             Some(format!("`{shown}` can match nothing: a URI has no spaces"))
         }
         Subject::Name | Subject::Uri => None,
-    };
-    if let Some(message) = wrong {
-        reader.error("bad_pattern", &location, message);
-        return None;
     }
-    Some(Rule { pattern: Pattern::new(pattern), location })
 }
 
 fn in_names(byte: u8) -> bool {
@@ -184,9 +189,9 @@ fn warn_useless(reader: &mut Reader<'_>, key: &str, rules: &Selection, allow: &S
 fn touches(rule: &Rule, allow: &Selection) -> bool {
     match allow {
         Selection::Every(_) => true,
-        Selection::Listed(allowed) => {
-            allowed.iter().any(|allowed| overlap::overlap(&allowed.pattern, &rule.pattern))
-        }
+        Selection::Listed(allowed) => allowed
+            .iter()
+            .any(|allowed| overlap::overlap(&allowed.pattern, &rule.pattern, Case::Fold)),
     }
 }
 

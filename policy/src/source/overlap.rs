@@ -10,30 +10,32 @@ pub(super) fn same(a: &Pattern, b: &Pattern, case: Case) -> bool {
     }
 }
 
-/// True if some name matches both; names compare without case.
-pub(super) fn overlap(a: &Pattern, b: &Pattern) -> bool {
+/// True if some text matches both.
+pub(crate) fn overlap(a: &Pattern, b: &Pattern, case: Case) -> bool {
     match (a.is_exact(), b.is_exact()) {
-        (true, true) => same(a, b, Case::Fold),
-        (true, false) => b.matches(a.as_str(), Case::Fold),
-        (false, true) => a.matches(b.as_str(), Case::Fold),
-        (false, false) => meet(a.as_str().as_bytes(), b.as_str().as_bytes()),
+        (true, true) => same(a, b, case),
+        (true, false) => b.matches(a.as_str(), case),
+        (false, true) => a.matches(b.as_str(), case),
+        (false, false) => meet(a, b, case),
     }
 }
 
 /// Row by row: `row[j]` says that what is left of `a` and `b[j..]` can meet.
-fn meet(a: &[u8], b: &[u8]) -> bool {
-    let stars = |rest: &[u8]| rest.iter().all(|byte| *byte == b'*');
-    let suffix = |text: &[u8], from: usize| text.get(from..).is_none_or(stars);
-    let mut below: Vec<bool> = (0..=b.len()).map(|j| suffix(b, j)).collect();
+fn meet(a: &Pattern, b: &Pattern, case: Case) -> bool {
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.as_str().chars().collect(), b.as_str().chars().collect());
+    let stars = |rest: &[char]| rest.iter().all(|c| *c == '*');
+    let suffix = |text: &[char], from: usize| text.get(from..).is_none_or(stars);
+    let mut below: Vec<bool> = (0..=b.len()).map(|j| suffix(&b, j)).collect();
     for (i, &x) in a.iter().enumerate().rev() {
-        let mut row = vec![suffix(a, i)];
+        let mut row = vec![suffix(&a, i)];
         // Filled from the right, so the last pushed is the right neighbour.
         for (j, &y) in b.iter().enumerate().rev() {
             let down = below.get(j).copied().unwrap_or(false);
             let diagonal = below.get(j + 1).copied().unwrap_or(false);
             let right = row.last().copied().unwrap_or(false);
-            let one = x == b'?' || y == b'?' || x.eq_ignore_ascii_case(&y);
-            row.push(if x == b'*' || y == b'*' { down || right } else { one && diagonal });
+            let one = x == '?' || y == '?' || case.same(x, y);
+            row.push(if x == '*' || y == '*' { down || right } else { one && diagonal });
         }
         row.reverse();
         below = row;
@@ -47,7 +49,7 @@ mod tests {
 
     #[test]
     fn patterns_that_share_a_name_overlap() {
-        let meet = |a: &str, b: &str| overlap(&Pattern::new(a), &Pattern::new(b));
+        let meet = |a: &str, b: &str| overlap(&Pattern::new(a), &Pattern::new(b), Case::Fold);
         for (a, b) in [
             ("get_*", "*_item"),
             ("a*", "*"),
@@ -63,5 +65,7 @@ mod tests {
         for (a, b) in [("get_*", "set_*"), ("a?", "b*"), ("?", "??"), ("x*y", "*z"), ("a", "a?")] {
             assert!(!meet(a, b) && !meet(b, a), "{a} {b}");
         }
+        let exact = |a: &str, b: &str| overlap(&Pattern::new(a), &Pattern::new(b), Case::Exact);
+        assert!(exact("crm://?x*", "crm://éx*") && !exact("crm://A*", "crm://a*"));
     }
 }

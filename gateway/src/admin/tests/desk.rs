@@ -13,6 +13,7 @@ use portcullis_policy::definition::{Agent, AgentLimits, Approval, Definition, Ex
 use portcullis_policy::diagnostic::{Diagnostic, Location};
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::{AgentName, ServerName, ToolName};
+use portcullis_policy::narrow::Narrowing;
 use portcullis_policy::scope::{Approve, Scope, ScopedTool};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -114,6 +115,7 @@ fn agent() -> Agent {
         expose: Expose::Auto,
         approval: Approval::default(),
         limits: AgentLimits::default(),
+        narrowing: Narrowing::default(),
         location: here(),
     }
 }

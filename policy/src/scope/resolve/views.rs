@@ -5,7 +5,7 @@ use super::super::{DIRECT_LIST_BYTES_MAX, DIRECT_TOOLS_MAX, Missing, ScopedTool,
 use super::{Found, Part, text};
 use crate::canonical::Digest;
 use crate::catalogue::EntryOffer;
-use crate::definition::{Agent, Expose, Grant};
+use crate::definition::{Agent, Expose};
 use crate::name::ServerName;
 use crate::scope::uri_template::UriTemplate;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 /// What the agent is shown: everything, or one server under its own names.
 pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
     let agent = found.agent;
-    let parts: Vec<&Part> =
+    let parts: Vec<&Part<'_>> =
         found.parts.iter().filter(|part| only.is_none_or(|only| *only == part.server)).collect();
     let name_of = |server: &ServerName, native: &str| {
         if only.is_some() { native.to_owned() } else { exposed_name(server, native) }
@@ -49,15 +49,17 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
     });
     let instructions = text::instructions(agent, &authorised, &missing, collects);
     let prompts = prompts(&parts, &name_of);
-    let resources = resources(&parts);
+    let resources = owners(&parts, |part| &part.resources);
+    let template_owners = owners(&parts, |part| &part.templates);
     let owned = |entry: &&Arc<EntryOffer>| matches!(resources.get(&entry.key), Some(Some(_)));
+    let alone = |entry: &&Arc<EntryOffer>| matches!(template_owners.get(&entry.key), Some(Some(_)));
     let mut view = View {
         shown,
         may_park,
         index: OnceLock::new(),
         tools_json: tools_json.into(),
         resources_json: entries(parts.iter().flat_map(|part| &part.resources).filter(owned)),
-        templates_json: entries(parts.iter().flat_map(|part| &part.templates)),
+        templates_json: entries(parts.iter().flat_map(|part| &part.templates).filter(alone)),
         prompts_json: text::joined(
             prompts
                 .iter()
@@ -78,6 +80,7 @@ pub(super) fn view(found: &Found<'_>, only: Option<&ServerName>) -> View {
         templates: parts.iter().flat_map(|part| templates(part)).collect(),
         authorised: authorised.into(),
         completes: parts.iter().any(|part| part.completes),
+        narrowing: agent.narrowing.clone(),
     };
     view.hash = text::view_hash(&view);
     view
@@ -91,7 +94,7 @@ fn missing(found: &Found<'_>, only: Option<&ServerName>) -> Vec<Missing> {
 fn may_park(agent: &Agent, only: Option<&ServerName>) -> bool {
     let mut grants =
         agent.grants.iter().filter(|grant| only.is_none_or(|only| *only == grant.server));
-    grants.any(Grant::may_park)
+    grants.any(|grant| agent.narrowing.within(&grant.server).may_park(grant))
 }
 
 fn entries<'a>(entries: impl Iterator<Item = &'a Arc<EntryOffer>>) -> Arc<str> {
@@ -111,7 +114,7 @@ fn shown(expose: Expose, tools: usize, list_bytes: usize) -> Shown {
 
 fn declared(
     agent: &Agent,
-    parts: &[&Part],
+    parts: &[&Part<'_>],
     missing: &[Missing],
     only: Option<&ServerName>,
 ) -> Vec<ServerName> {
@@ -127,7 +130,7 @@ fn declared(
 }
 
 fn prompts(
-    parts: &[&Part],
+    parts: &[&Part<'_>],
     name_of: &impl Fn(&ServerName, &str) -> String,
 ) -> BTreeMap<String, (ServerName, Arc<EntryOffer>)> {
     let entries =
@@ -139,20 +142,31 @@ fn prompts(
         .collect()
 }
 
-fn resources(parts: &[&Part]) -> BTreeMap<String, Option<ServerName>> {
+/// The server of each key, or `None` where several have it or where the server's is not within.
+fn owners<'a>(
+    parts: &[&'a Part<'_>],
+    of: impl Fn(&'a Part<'_>) -> &'a [Arc<EntryOffer>],
+) -> BTreeMap<String, Option<ServerName>> {
     let mut owners: BTreeMap<String, Option<ServerName>> = BTreeMap::new();
-    for part in parts {
-        for resource in &part.resources {
+    for &part in parts {
+        for entry in of(part) {
             owners
-                .entry(resource.key.clone())
+                .entry(entry.key.clone())
                 .and_modify(|owner| *owner = owner.take().filter(|owner| *owner == part.server))
                 .or_insert_with(|| Some(part.server.clone()));
+        }
+    }
+    for &part in parts {
+        for taken in of(part).iter().filter(|entry| !part.within.reads(&entry.key)) {
+            owners
+                .entry(taken.key.clone())
+                .and_modify(|owner| *owner = owner.take().filter(|owner| *owner != part.server));
         }
     }
     owners
 }
 
-fn templates(part: &Part) -> impl Iterator<Item = Template> + '_ {
+fn templates<'a>(part: &'a Part<'_>) -> impl Iterator<Item = Template> + 'a {
     part.templates.iter().map(|entry| Template {
         template: entry.key.clone(),
         covers: UriTemplate::new(&entry.key),
