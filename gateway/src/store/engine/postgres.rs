@@ -128,10 +128,10 @@ impl Desk {
         let wrote = Session::Postgres(&mut transaction).run(work, &self.trouble).await?;
         match wrote {
             Wrote::Each(_) => {
-                self.trouble.before_commit()?;
+                let commit = self.trouble.before_commit()?;
                 transaction.commit().await?;
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                self.trouble.after_commit()?;
+                self.trouble.after_commit(commit)?;
             }
             Wrote::Undone => transaction.rollback().await?,
         }
