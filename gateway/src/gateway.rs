@@ -76,7 +76,7 @@ pub enum StartError {
     #[error(transparent)]
     Tokens(#[from] QuickstartError),
     /// The configuration asks for something this version does not have; better none than half.
-    #[error("`{0}` is not supported yet; set it to `{1}`")]
+    #[error("`{0}` is not supported yet; write `{1}`")]
     Unsupported(&'static str, &'static str),
     /// A server's definition cannot be used.
     #[error(transparent)]
@@ -154,9 +154,13 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
+        let sqlite = parts::sqlite(&config)?;
         let (definition, findings) = read_policy(&config)?;
         if config.auth.loopback_without_token {
-            return Err(StartError::Unsupported("auth.loopbackWithoutToken", "false"));
+            return Err(StartError::Unsupported(
+                "auth.loopbackWithoutToken",
+                "loopbackWithoutToken: false",
+            ));
         }
         parts::report(config.warnings.iter().chain(&findings));
         parts::state_dir(&config)?;
@@ -165,7 +169,7 @@ impl Gateway {
         let (tokens, made) = parts::agent_tokens(&config, &names)?;
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
         let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
-        let store = Store::open(&StoreSettings::new(config.store.sqlite.clone())).await?;
+        let store = Store::open(&StoreSettings::new(sqlite)).await?;
         let metrics = Arc::new(Metrics::new());
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;

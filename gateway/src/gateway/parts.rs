@@ -183,13 +183,35 @@ pub(super) fn agent_tokens(
     Ok((Tokens::new(entries), made))
 }
 
+/// The database file. What this version cannot do is refused, never done by half.
+pub(super) fn sqlite(config: &Config) -> Result<PathBuf, StartError> {
+    let also = |principal: &config::Principal| match principal.role {
+        config::Role::Harness { also_approver, .. } => also_approver,
+        config::Role::Viewer | config::Role::Approver | config::Role::Operator => false,
+    };
+    if config.principals.iter().any(also) {
+        return Err(StartError::Unsupported(
+            "admin.principals.alsoApprover",
+            "alsoApprover: false",
+        ));
+    }
+    match &config.store.place {
+        config::StorePlace::Sqlite(file) => Ok(file.clone()),
+        config::StorePlace::Postgres(_) => {
+            Err(StartError::Unsupported("store.postgres", "store: {sqlite: state.db}"))
+        }
+    }
+}
+
 pub(super) fn principals(config: &Config) -> Vec<AdminEntry> {
     let entry = |principal: &config::Principal| AdminEntry {
         name: principal.name.clone(),
         role: match &principal.role {
             config::Role::Viewer => Role::Viewer,
             config::Role::Approver => Role::Approver,
-            config::Role::Harness(agents) => Role::Harness { agents: agents.clone() },
+            config::Role::Harness { agents, also_approver: _ } => {
+                Role::Harness { agents: agents.clone() }
+            }
             config::Role::Operator => Role::Operator,
         },
         hash: TokenHash::from(principal.sha256),
