@@ -10,9 +10,10 @@ use crate::hosts::Hosts;
 use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
-use crate::parked::Parked;
+use crate::parked::{Clock, Parked};
 use crate::runner::{Sending, runner};
 use crate::scopes::{self, Scopes};
+use crate::seal::KeyFileError;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::store::{Store, StoreFault, StoreSettings};
@@ -72,6 +73,9 @@ pub enum StartError {
     /// A token file cannot be made, read or trusted.
     #[error(transparent)]
     Private(#[from] PrivateFileError),
+    /// The sealing keys cannot be made, read or trusted.
+    #[error(transparent)]
+    Seal(#[from] KeyFileError),
     /// The tokens made at the first start cannot be read or made.
     #[error(transparent)]
     Tokens(#[from] QuickstartError),
@@ -170,6 +174,7 @@ impl Gateway {
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
         let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
         let store = Store::open(&StoreSettings::new(sqlite)).await?;
+        let seal = parts::seal(&config)?;
         let metrics = Arc::new(Metrics::new());
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
@@ -189,7 +194,7 @@ impl Gateway {
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
             scopes,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(seal.clone(), [], Clock::system()),
             upstreams,
             parked,
             audit,
@@ -208,6 +213,7 @@ impl Gateway {
         let mut tasks = JoinSet::new();
         tasks.spawn(follow);
         tasks.spawn(gauges(Arc::clone(&shared)));
+        tasks.spawn(seal.follow(&config.seal.key_file));
         Ok(Self { listeners, shared, api, observe_state, stop, tasks, tokens: made })
     }
 

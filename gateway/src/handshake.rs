@@ -33,20 +33,20 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
     };
     // MCP 2025-11-25, lifecycle, version negotiation: an unknown version is answered with ours.
     let version = LEGACY.iter().copied().find(|known| *known == wanted).unwrap_or(LEGACY_NEWEST);
-    let client = call
+    let client: String = call
         .params
         .value("clientInfo")
         .and_then(|client| member_of(client, "name", shared.limits.json))
         .and_then(|name| Some(name.text()?.chars().take(CLIENT_NAME_CHARS_MAX).collect()))
         .unwrap_or_default();
     let opening = Opening {
-        credential: visit.principal.credential.to_owned(),
-        path: visit.path.clone(),
+        credential: &visit.principal.credential,
+        path: &visit.path,
         version,
-        client,
+        client: &client,
     };
-    let session = match shared.sessions.open(opening) {
-        Ok(session) => session,
+    let id = match shared.sessions.open(&opening) {
+        Ok(id) => id,
         Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     };
     let view = visit.view();
@@ -58,7 +58,7 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
         quote(&view.instructions)
     );
     let mut response = reply::json(answer::result(&call.id, result.as_bytes()));
-    if let Ok(value) = HeaderValue::from_str(&session.id) {
+    if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("mcp-session-id", value);
     }
     response
@@ -164,12 +164,13 @@ pub(crate) fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Respon
     if session_id(headers).is_none() {
         return reply::not_allowed();
     }
-    match session(shared, visit, headers) {
-        Ok(session) => {
-            shared.sessions.end(&session);
-            reply::empty(StatusCode::NO_CONTENT)
-        }
-        Err(refusal) => *refusal,
+    let session = match session(shared, visit, headers) {
+        Ok(session) => session,
+        Err(refusal) => return *refusal,
+    };
+    match shared.sessions.end(&session) {
+        Ok(_ended) => reply::empty(StatusCode::NO_CONTENT),
+        Err(error) => reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::identity::{
 use crate::observe::Observe;
 use crate::parked::{Clock, ParkedSettings, Witness};
 use crate::runner;
+use crate::seal::{KeyFileError, Seal};
 use crate::shared::{Limits, Shared};
 use crate::telemetry::Metrics;
 use crate::upstream::{UpstreamSettings, Upstreams};
@@ -200,6 +201,14 @@ pub(super) fn sqlite(config: &Config) -> Result<PathBuf, StartError> {
         config::StorePlace::Postgres(_) => {
             Err(StartError::Unsupported("store.postgres", "store: {sqlite: state.db}"))
         }
+    }
+}
+
+/// The sealing keys. Those of several gateways are never made by one of them.
+pub(super) fn seal(config: &Config) -> Result<Seal, KeyFileError> {
+    match config.store.place {
+        config::StorePlace::Sqlite(_) => Seal::from_file(&config.seal.key_file),
+        config::StorePlace::Postgres(_) => Seal::from_existing(&config.seal.key_file),
     }
 }
 

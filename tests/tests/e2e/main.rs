@@ -21,4 +21,5 @@ mod own_tools;
 mod park;
 mod pass_through;
 mod process;
+mod sessions;
 mod upstreams;
