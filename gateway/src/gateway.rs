@@ -208,7 +208,12 @@ impl Gateway {
             stop: stopping,
             requests,
         });
-        let api = parts::api(&shared, &config, (admins, findings), listeners.addresses.admin);
+        let api = parts::api(
+            &shared,
+            &config,
+            (admins, findings, seal.clone()),
+            listeners.addresses.admin,
+        );
         let observe_state = parts::observe(&shared, listeners.addresses.observe);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow);

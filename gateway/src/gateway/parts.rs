@@ -114,7 +114,7 @@ fn settled_alone(audit: &Audit, card: &Card) {
 pub(super) fn api(
     shared: &Arc<Shared>,
     config: &Config,
-    (admins, findings): (Admins, Vec<Diagnostic>),
+    (admins, findings, seal): (Admins, Vec<Diagnostic>, Seal),
     address: SocketAddr,
 ) -> Api {
     Api {
@@ -124,6 +124,7 @@ pub(super) fn api(
         admins,
         hosts: Hosts::new(address, &[&config.public_url.admin]),
         views: views(shared.scopes.clone(), findings),
+        seal,
         stop: shared.stop.clone(),
         epoch: epoch(),
     }
