@@ -7,6 +7,7 @@ mod card;
 mod check;
 mod decide;
 mod door;
+mod keys;
 mod list;
 mod quickstart;
 mod screen;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use door::Door;
+pub use keys::{KeyPlace, KeysCommand};
 pub use screen::{complain, plain, print};
 
 /// The file that is read when no `--config` names one, if it is there.
@@ -86,6 +88,7 @@ Examples:
   portcullis approvals --watch                   calls that wait for a decision
   portcullis approve apr_7k2                     let one run, after seeing it whole
   portcullis deny apr_7k2 -m \"not this customer\"
+  portcullis keys rotate                         seal sessions and the like with a new key
 
 Exit codes: 0 done, 1 a finding or a refusal, 2 wrong usage, 69 something is not reachable,
 78 the configuration or the policy is wrong.";
@@ -117,6 +120,9 @@ pub enum Command {
     /// Print the configuration in force, defaults and environment included, without secrets.
     #[command(after_help = "Example: portcullis config --config gateway.yaml")]
     Config(ConfigArgs),
+    /// Make a new sealing key, or show which there are.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Run one of the demo servers on standard input and output.
     #[command(after_help = "Example: portcullis demo-server crm")]
     DemoServer {
@@ -264,6 +270,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Approvals(args) => wait_for(list::approvals(&args)),
         Command::Approve(args) => wait_for(decide::approve(&args)),
         Command::Deny(args) => wait_for(decide::deny(&args)),
+        Command::Keys(command) => keys::keys(&command),
         Command::DemoServer { which } => wait_for(demo_server(which)),
         Command::Child { args } => return crate::child::run(args.into_iter()),
     };
