@@ -83,7 +83,7 @@ async fn consume(inner: &Arc<Inner>, id: &str) -> Result<Consumed, StoreFault> {
         if !inner.memory.waited_for(id) {
             return Ok(Consumed::Deserted);
         }
-        if steps::commit(inner, &next, None).await? {
+        if steps::commit(inner, &next, &Event::Execute, None).await? {
             steps::apply(inner, &next, &[Effect::Publish], None);
             return Ok(Consumed::Ready(Box::new(next), permit));
         }

@@ -3,7 +3,7 @@
 use super::step::{self, Stuck};
 use super::ticket::{How, Ticket};
 use super::{AttachError, Caller, Inner, ParkError, execute};
-use crate::store::StoreFault;
+use crate::store::{Inserted, RunRow, StoreFault};
 use portcullis_policy::decide::{Request, Usage, over_parked};
 use portcullis_policy::ledger::{Asked, Card, Event, State};
 use portcullis_policy::scope::Scope;
@@ -60,12 +60,17 @@ async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket,
     // The waiter is there before anyone can see the card, so no decision comes too early.
     inner.memory.enter(&card, Some(card.asked().decide_within_ms), clock.steady_ms());
     let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
-    match inner.store.insert(&card).await {
-        Ok(true) => {
+    match inner.store.insert(&card, Some(&unnamed(&card))).await {
+        Ok(Inserted::New) => {
             step::announce(inner, &card);
             Ok(Ticket::seated(inner, card.id(), How::Made, seat))
         }
-        Ok(false) => {
+        Ok(Inserted::RunEnded) => {
+            // Unnamed runs end with the gateway alone.
+            inner.memory.forget(card.id());
+            Err(ParkError::Stopping)
+        }
+        Ok(Inserted::Duplicate) => {
             inner.memory.forget(card.id());
             match inner.store.live(card.asked().key()).await? {
                 Some(card) => Ok(join(inner, card).await?),
@@ -148,6 +153,23 @@ pub(super) fn adopt(inner: &Arc<Inner>, card: &Card) {
     let clock = &inner.settings.clock;
     let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
     inner.memory.enter(card, left_ms, clock.steady_ms());
+}
+
+// The run that the caller's credential has without asking.
+fn unnamed(card: &Card) -> RunRow {
+    RunRow {
+        id: card.asked().run.clone(),
+        agent: card.asked().agent.clone(),
+        parent: None,
+        unnamed: true,
+        token: None,
+        narrow: None,
+        unattended: false,
+        created_ms: card.created_ms(),
+        created_by: card.asked().agent.as_str().to_owned(),
+        deadline: None,
+        ended: None,
+    }
 }
 
 fn new_id() -> Result<String, getrandom::Error> {

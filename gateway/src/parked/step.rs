@@ -38,7 +38,7 @@ pub(super) async fn advance(
         let now_ms = inner.settings.clock.wall_ms();
         let (next, effects) = step(&card, event.clone(), now_ms)
             .map_err(|unmoved| Stuck::Unmoved(unmoved, Box::new(card)))?;
-        if commit(inner, &next, executed).await? {
+        if commit(inner, &next, event, executed).await? {
             apply(inner, &next, &effects, executed);
             return Ok(next);
         }
@@ -50,9 +50,15 @@ pub(super) async fn advance(
 pub(super) async fn commit(
     inner: &Arc<Inner>,
     next: &Card,
+    event: &Event,
     executed: Option<&Executed>,
 ) -> Result<bool, StoreFault> {
-    let change = Change { card: next.clone(), kept: kept(inner, next, executed) };
+    let change = Change {
+        card: next.clone(),
+        kept: kept(inner, next, executed),
+        decided: matches!(event, Event::Decide { .. }),
+        silent: false,
+    };
     let counted = inner.store.commit(&[change]).await?;
     Ok(counted.first().copied().unwrap_or(false))
 }
@@ -252,9 +258,12 @@ pub(super) async fn commit_all(
     inner: &Arc<Inner>,
     moved: Vec<(Card, Vec<Effect>)>,
 ) -> Result<Vec<Card>, StoreFault> {
-    let change = |(card, _): &(Card, Vec<Effect>)| Change {
+    let change = |(card, effects): &(Card, Vec<Effect>)| Change {
         card: card.clone(),
         kept: kept(inner, card, None),
+        decided: false,
+        // A step that is published to nobody is only a clock written down.
+        silent: effects.is_empty(),
     };
     let changes: Vec<_> = moved.iter().map(change).collect();
     let counted = inner.store.commit(&changes).await?;

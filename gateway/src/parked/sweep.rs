@@ -3,7 +3,7 @@
 use super::memory::Look;
 use super::step::{self as steps, Stuck};
 use super::{Executed, Inner, execute, join};
-use crate::store::{Standing, StoreFault};
+use crate::store::{Retention, Standing, StoreFault};
 use portcullis_policy::ledger::{Event, State, step};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -16,6 +16,8 @@ const TICK: Duration = Duration::from_millis(250);
 const TICKS_A_REPAIR: u32 = 20;
 /// How many repairs lie between two marks of the time left.
 const REPAIRS_A_MARK: u32 = 12;
+/// How long events stay readable.
+const EVENTS_KEEP_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// Takes up the cards of the store after a start.
 pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
@@ -186,7 +188,12 @@ async fn mark_all(inner: &Arc<Inner>) {
 async fn prune(inner: &Arc<Inner>) {
     let now_ms = inner.settings.clock.wall_ms();
     let keep_ms = u64::try_from(inner.settings.card_keep.as_millis()).unwrap_or(u64::MAX);
-    if let Err(fault) = inner.store.prune(now_ms, now_ms.saturating_sub(keep_ms)).await {
+    let retention = Retention {
+        now_ms,
+        cards_before_ms: now_ms.saturating_sub(keep_ms),
+        events_before_ms: now_ms.saturating_sub(EVENTS_KEEP_MS),
+    };
+    if let Err(fault) = inner.store.prune(&retention).await {
         tracing::warn!(%fault, "old cards and answers could not be removed");
     }
 }

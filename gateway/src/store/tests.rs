@@ -1,8 +1,12 @@
 use super::*;
 use crate::parked::tests::Folder;
+use bytes::Bytes;
+use portcullis_policy::canonical::Digest;
 use portcullis_policy::definition::{Approver, OnCallerGone};
-use portcullis_policy::ledger::{Asked, Decider, Event, Verdict, step};
-use portcullis_policy::name::{ServerName, ToolName};
+use portcullis_policy::ledger::{Asked, Card, Decider, Event, State, Verdict, step};
+use portcullis_policy::name::{AgentName, ServerName, ToolName};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 
 const NOW: u64 = 1_800_000_000_000;
 
@@ -38,7 +42,34 @@ fn denied(card: &Card) -> Change {
         expires_ms: NOW + 10,
         delivered: false,
     };
-    Change { card, kept: Some(kept) }
+    Change { card, kept: Some(kept), decided: true, silent: false }
+}
+
+async fn add(store: &Store, card: &Card) -> Inserted {
+    store.insert(card, Some(&run("run_a"))).await.unwrap()
+}
+
+fn run(id: &str) -> RunRow {
+    RunRow {
+        id: id.to_owned(),
+        agent: AgentName::new("Support").unwrap(),
+        parent: None,
+        unnamed: true,
+        token: None,
+        narrow: None,
+        unattended: false,
+        created_ms: NOW,
+        created_by: "support".to_owned(),
+        deadline: None,
+        ended: None,
+    }
+}
+
+async fn raw(folder: &Folder, sql: &'static str) {
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
 }
 
 async fn open(folder: &Folder) -> Store {
@@ -50,12 +81,12 @@ async fn an_identical_call_has_one_live_card() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let first = card("apr_a", 1);
-    assert!(store.insert(&first).await.unwrap());
-    assert!(!store.insert(&card("apr_b", 1)).await.unwrap());
+    assert_eq!(add(&store, &first).await, Inserted::New);
+    assert_eq!(add(&store, &card("apr_b", 1)).await, Inserted::Duplicate);
     assert_eq!(store.live(first.asked().key()).await.unwrap().unwrap(), first);
     assert_eq!(store.commit(&[denied(&first)]).await.unwrap(), [true]);
     assert_eq!(store.live(first.asked().key()).await.unwrap(), None);
-    assert!(store.insert(&card("apr_b", 1)).await.unwrap());
+    assert_eq!(add(&store, &card("apr_b", 1)).await, Inserted::New);
 }
 
 #[tokio::test]
@@ -63,7 +94,7 @@ async fn a_step_counts_only_on_the_version_it_was_made_from() {
     let folder = Folder::new();
     let store = open(&folder).await;
     let first = card("apr_a", 1);
-    store.insert(&first).await.unwrap();
+    add(&store, &first).await;
     let change = denied(&first);
     let again = [change.clone(), change.clone()];
     assert_eq!(store.commit(&again).await.unwrap(), [true, false]);
@@ -77,15 +108,17 @@ async fn a_kept_answer_ends_with_its_time_or_its_delivery() {
     let store = open(&folder).await;
     let first = card("apr_a", 1);
     let key = first.asked().key();
-    store.insert(&first).await.unwrap();
+    add(&store, &first).await;
     store.commit(&[denied(&first)]).await.unwrap();
     assert!(store.undelivered(key, NOW).await.unwrap().is_some());
     assert!(store.undelivered(key, NOW + 10).await.unwrap().is_none());
     store.deliver("apr_a").await.unwrap();
     assert!(store.undelivered(key, NOW).await.unwrap().is_none());
     assert!(store.kept("apr_a").await.unwrap().unwrap().delivered);
-    assert_eq!(store.prune(NOW + 10, 0).await.unwrap(), 1);
-    assert_eq!(store.prune(NOW, NOW + 1).await.unwrap(), 1);
+    let old = Retention { now_ms: NOW + 10, cards_before_ms: 0, events_before_ms: 0 };
+    assert_eq!(store.prune(&old).await.unwrap(), Pruned { results: 1, ..Pruned::default() });
+    let old = Retention { cards_before_ms: NOW + 1, ..old };
+    assert_eq!(store.prune(&old).await.unwrap(), Pruned { cards: 1, ..Pruned::default() });
     assert_eq!(store.card("apr_a").await.unwrap(), None);
 }
 
@@ -94,7 +127,7 @@ async fn lists_are_filtered_and_go_on_where_they_ended() {
     let folder = Folder::new();
     let store = open(&folder).await;
     for (id, number) in [("apr_ax", 1), ("apr_ay", 2), ("apr_bz", 3)] {
-        store.insert(&card(id, number)).await.unwrap();
+        add(&store, &card(id, number)).await;
     }
     store.commit(&[denied(&card("apr_ay", 2))]).await.unwrap();
     let ids = |cards: Vec<Card>| cards.iter().map(|card| card.id().to_owned()).collect::<Vec<_>>();
@@ -135,16 +168,11 @@ async fn a_file_is_of_one_gateway_at_a_time_and_private() {
 async fn a_newer_a_damaged_and_a_missing_file_are_refused_and_told_apart() {
     let folder = Folder::new();
     let store = open(&folder).await;
-    store.insert(&card("apr_a", 1)).await.unwrap();
-    sqlx::query("UPDATE cards SET doc = replace(doc, '7', '8'), state = 'approved'")
-        .execute(&store.writer)
-        .await
-        .unwrap();
+    add(&store, &card("apr_a", 1)).await;
+    raw(&folder, "UPDATE cards SET doc = replace(doc, '7', '8'), state = 'approved'").await;
     assert!(matches!(store.card("apr_a").await, Err(StoreFault::Corrupt { .. })));
-    sqlx::query("INSERT INTO _sqlx_migrations VALUES (99990101000000, 'later', 0, 1, x'00', 0)")
-        .execute(&store.writer)
-        .await
-        .unwrap();
+    let later = "INSERT INTO _sqlx_migrations VALUES (99990101000000, 'later', 0, 1, x'00', 0)";
+    raw(&folder, later).await;
     drop(store);
     let newer = Store::open(&StoreSettings::new(folder.file())).await.unwrap_err();
     assert!(matches!(newer, StoreFault::NewerSchema { found: 99_990_101_000_000, .. }), "{newer}");
@@ -161,12 +189,12 @@ async fn a_newer_a_damaged_and_a_missing_file_are_refused_and_told_apart() {
 
 #[test]
 fn faults_say_what_to_do() {
-    let (file, cause) = ("state.db".to_owned(), "disk I/O error".to_owned());
+    let (spot, cause) = (Spot::File("state.db".to_owned()), "disk I/O error".to_owned());
     let faults = [
-        StoreFault::Unavailable { file: file.clone(), cause: cause.clone() },
-        StoreFault::Corrupt { file: file.clone(), cause },
-        StoreFault::NewerSchema { file: file.clone(), found: 2, known: 1 },
-        StoreFault::InUse { file },
+        StoreFault::Unavailable { spot: spot.clone(), cause: cause.clone() },
+        StoreFault::Corrupt { spot: spot.clone(), cause },
+        StoreFault::NewerSchema { spot: spot.clone(), found: 2, known: 1 },
+        StoreFault::InUse { spot },
     ];
     let expected = "\
 the state file `state.db` cannot be used: disk I/O error; check that its folder exists, can be written and has free space

@@ -1,7 +1,7 @@
 //! The store fails: nothing is parked, nothing is decided, nothing runs.
 
 use super::*;
-use crate::store::Change;
+use crate::store::{Change, Inserted};
 use portcullis_policy::ledger::{Asked, Event, step};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
@@ -82,7 +82,8 @@ async fn behind(rig: &Rig, card: &Card, events: Vec<Event>) {
     let mut at = card.clone();
     for event in events {
         at = step(&at, event, NOW).unwrap().0;
-        let change = Change { card: at.clone(), kept: None };
+        let decided = at.decision().is_some() && at.state() != State::Executing;
+        let change = Change { card: at.clone(), kept: None, decided, silent: false };
         assert_eq!(rig.parked.inner.store.commit(&[change]).await.unwrap(), [true]);
     }
 }
@@ -97,7 +98,9 @@ async fn a_card_that_memory_does_not_know_is_found_and_can_be_decided() {
     let rig = Rig::open(&folder.file(), OnCallerGone::Settle).await;
     let asked = Asked::new(&caller("run_a").agent, "run_a", &request(&rig.scope, 7));
     let card = Card::new("apr_lost".to_owned(), asked, NOW);
-    assert!(rig.parked.inner.store.insert(&card).await.unwrap());
+    rig.call(8).await;
+    let inserted = rig.parked.inner.store.insert(&card, None).await.unwrap();
+    assert_eq!(inserted, Inserted::New);
     rig.parked.sweep().await;
     assert!(rig.card("apr_lost").await.unattended());
     assert_eq!(rig.parked.parked_count(&caller("run_a").agent), 1);
