@@ -174,7 +174,8 @@ impl Gateway {
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
         let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
         let store = Store::open(&StoreSettings::new(sqlite)).await?;
-        let seal = parts::seal(&config)?;
+        let (seal, clock) = (parts::seal(&config)?, Clock::system());
+        let ended = store.ended_sessions(clock.wall_ms()).await?;
         let metrics = Arc::new(Metrics::new());
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
@@ -190,11 +191,12 @@ impl Gateway {
             counters: Arc::clone(&counters),
         });
         let settings = parts::parked_settings(&config, &metrics, &audit);
-        let parked = Parked::open(store, settings, runner).await?;
+        let parked = Parked::open(store.clone(), settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
             scopes,
-            sessions: Sessions::new(seal.clone(), [], Clock::system()),
+            sessions: Sessions::new(seal.clone(), ended, clock),
+            store: store.clone(),
             upstreams,
             parked,
             audit,

@@ -160,7 +160,7 @@ pub(crate) fn session(
 }
 
 /// Ends a session on DELETE.
-pub(crate) fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Response<Body> {
+pub(crate) async fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Response<Body> {
     if session_id(headers).is_none() {
         return reply::not_allowed();
     }
@@ -168,10 +168,17 @@ pub(crate) fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Respon
         Ok(session) => session,
         Err(refusal) => return *refusal,
     };
-    match shared.sessions.end(&session) {
-        Ok(_ended) => reply::empty(StatusCode::NO_CONTENT),
-        Err(error) => reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    let ended = match shared.sessions.end(&session) {
+        Ok(ended) => ended,
+        Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    };
+    if let Err(error) = shared.store.end_session(&ended.hash, ended.expires_ms).await {
+        tracing::error!(%error, "the end of a session is not in the store: a restart forgets it");
+        let text = "the session has ended, but that could not be recorded; it may open again when \
+                    the gateway restarts";
+        return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     }
+    reply::empty(StatusCode::NO_CONTENT)
 }
 
 fn refuse(status: StatusCode, text: &str) -> Box<Response<Body>> {

@@ -93,25 +93,22 @@ pub(crate) struct Ended {
 }
 
 impl Sessions {
-    /// Sessions under the keys of `seal`, without those that `ended` before: SHA-256 of the id and
-    /// until when it has to be remembered.
-    pub(crate) fn new(
-        seal: Seal,
-        ended: impl IntoIterator<Item = ([u8; 32], u64)>,
-        clock: Clock,
-    ) -> Self {
-        let table = RwLock::new(Table::new(ended));
+    /// Sessions under the keys of `seal`, without those that `ended` before, by SHA-256 of their
+    /// ids.
+    pub(crate) fn new(seal: Seal, ended: impl IntoIterator<Item = [u8; 32]>, clock: Clock) -> Self {
+        // No id that was made before now counts for longer.
+        let until_ms = clock.wall_ms().saturating_add(life_ms());
+        let table = RwLock::new(Table::new(ended.into_iter().map(|hash| (hash, until_ms))));
         Self { seal, clock, table, uses: AtomicU64::new(0) }
     }
 
     /// Opens a session; nothing is kept but its id, which goes to the agent.
     pub(crate) fn open(&self, opening: &Opening<'_>) -> Result<String, SessionError> {
         let now_ms = self.clock.wall_ms();
-        let life_ms = u64::try_from(SESSION_LIFE.as_millis()).unwrap_or(u64::MAX);
         let bound = Bound { principal: opening.credential, target: opening.path };
         let payload =
             Agreed { created_ms: now_ms, version: opening.version, client: opening.client };
-        let expires_ms = now_ms.saturating_add(life_ms);
+        let expires_ms = now_ms.saturating_add(life_ms());
         let id = self.seal.seal(Purpose::Session, &bound, &payload.to_bytes(), expires_ms);
         if id.is_empty() { Err(SessionError::Random) } else { Ok(id) }
     }
@@ -159,7 +156,6 @@ impl Sessions {
         let bound = Bound { principal: credential, target: path };
         let payload = self.seal.open(Purpose::Session, &bound, id, now_ms)?;
         let agreed = Agreed::from_bytes(&payload)?;
-        let life_ms = u64::try_from(SESSION_LIFE.as_millis()).unwrap_or(u64::MAX);
         Some(Session {
             id: id.to_owned(),
             credential: credential.to_owned(),
@@ -167,13 +163,17 @@ impl Sessions {
             version: agreed.version,
             client: agreed.client.to_owned(),
             log_level: Mutex::new("debug".to_owned()),
-            expires_ms: agreed.created_ms.saturating_add(life_ms),
+            expires_ms: agreed.created_ms.saturating_add(life_ms()),
             epoch: AtomicU64::new(0),
             used: AtomicU64::new(0),
             ended: Notify::new(),
             in_flight: Mutex::new(Vec::new()),
         })
     }
+}
+
+fn life_ms() -> u64 {
+    u64::try_from(SESSION_LIFE.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn hash(id: &str) -> [u8; 32] {

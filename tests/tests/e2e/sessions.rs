@@ -100,6 +100,8 @@ async fn an_ended_session_stays_ended() {
     assert_eq!(end(&house, "support", &id).await, 204);
     assert_eq!(list(&house, "support", &id).await, never);
     assert_eq!(end(&house, "support", &id).await, 404);
+    let house = House::from(house.stop().await).await.unwrap();
+    assert_eq!(list(&house, "support", &id).await, never, "also after a restart");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
