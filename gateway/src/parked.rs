@@ -14,7 +14,7 @@ mod tasks;
 mod ticket;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use crate::store::{Filter, Named, Store, StoreFault};
 use bytes::Bytes;

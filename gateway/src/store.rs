@@ -12,6 +12,8 @@ mod engine;
 mod events;
 mod fault;
 mod grants;
+#[cfg(test)]
+pub(crate) mod ground;
 mod pins;
 mod place;
 mod prune;
@@ -27,7 +29,9 @@ mod work;
 mod tests;
 
 use engine::Engine;
+use engine::postgres::Postgres;
 use engine::sqlite::Sqlite;
+use engine::trouble::Trouble;
 use fault::Misfit;
 use row::Row;
 use statement::Statement;
@@ -54,6 +58,8 @@ pub use tokens::{Holder, TokenRow};
 pub struct Store {
     engine: Arc<Engine>,
     spot: Spot,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests ask it for failures"))]
+    trouble: Trouble,
 }
 
 /// How the store is opened.
@@ -90,13 +96,21 @@ impl Store {
     /// [`StoreFault`] if another gateway has it, a newer one wrote it, or it cannot be used.
     pub async fn open(settings: &StoreSettings) -> Result<Self, StoreFault> {
         let spot = settings.place.spot();
+        let trouble = Trouble::default();
+        let given = trouble.clone();
         let engine = match &settings.place {
-            Place::Sqlite(file) => Engine::Sqlite(Sqlite::open(file, settings).await?),
-            Place::Postgres(_) => {
-                return Err(StoreFault::unavailable(&spot, &"PostgreSQL is not supported yet"));
-            }
+            Place::Sqlite(file) => Engine::Sqlite(Sqlite::open(file, settings, given).await?),
+            Place::Postgres(url) => Engine::Postgres(Postgres::open(url, settings, given).await?),
         };
-        Ok(Self { engine: Arc::new(engine), spot })
+        Ok(Self { engine: Arc::new(engine), spot, trouble })
+    }
+
+    /// The clock of the database minus ours: with PostgreSQL it is the one that counts.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn clock_offset_ms(&self) -> Result<i64, StoreFault> {
+        self.engine.clock_offset_ms().await
     }
 
     /// Transactions committed since it was opened: what waits together is committed together.

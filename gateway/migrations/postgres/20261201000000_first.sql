@@ -1,6 +1,15 @@
 -- Parked calls, runs and what belongs to them. Ids sort by their bytes, as in SQLite.
 -- The tables of SQLite have the same columns.
 
+-- Which gateway writes: each that takes the database over counts one up, and a transaction of
+-- one before it finds another number than its own.
+CREATE TABLE holds (
+    one   BIGINT NOT NULL PRIMARY KEY CHECK (one = 1),
+    epoch BIGINT NOT NULL
+);
+
+INSERT INTO holds (one, epoch) VALUES (1, 0);
+
 CREATE TABLE runs (
     id         TEXT   NOT NULL COLLATE "C" PRIMARY KEY,
     agent      TEXT   NOT NULL, -- as spelled

@@ -1,4 +1,5 @@
--- Parked calls, runs and what belongs to them. The tables of PostgreSQL have the same columns.
+-- Parked calls, runs and what belongs to them. The tables of PostgreSQL have the same columns,
+-- and there is one more that says which gateway writes.
 
 CREATE TABLE runs (
     id         TEXT    NOT NULL PRIMARY KEY,

@@ -1,32 +1,52 @@
 //! The store fails: nothing is parked, nothing is decided, nothing runs.
 
 use super::*;
+use crate::store::ground::Kind;
 use crate::store::{Change, Inserted};
 use portcullis_policy::ledger::{Asked, Event, step};
+use sqlx::postgres::PgConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::{ConnectOptions as _, Connection as _, Executor as _};
 
-/// Holds the write lock of the file, as a full disk or a stuck process would.
-struct Blocked(SqliteConnection);
+/// Holds what every write needs, as a full disk or a stuck process would.
+struct Blocked(Connection);
+
+enum Connection {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
 
 impl Blocked {
-    async fn new(file: &Path) -> Self {
-        let mut connection = SqliteConnectOptions::new().filename(file).connect().await.unwrap();
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.unwrap();
-        Self(connection)
+    async fn new(ground: &Ground) -> Self {
+        match KIND {
+            Kind::Sqlite => {
+                let options = SqliteConnectOptions::new().filename(ground.file());
+                let mut connection = options.connect().await.unwrap();
+                connection.execute("BEGIN IMMEDIATE").await.unwrap();
+                Self(Connection::Sqlite(connection))
+            }
+            Kind::Postgres => {
+                let mut connection = ground.connect().await;
+                connection.execute("BEGIN; LOCK TABLE cards IN EXCLUSIVE MODE").await.unwrap();
+                Self(Connection::Postgres(connection))
+            }
+        }
     }
 
     async fn end(self) {
-        self.0.close().await.unwrap();
+        match self.0 {
+            Connection::Sqlite(connection) => connection.close().await.unwrap(),
+            Connection::Postgres(connection) => connection.close().await.unwrap(),
+        }
     }
 }
 
 #[tokio::test]
 async fn without_a_store_nothing_is_parked_and_nothing_is_decided() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
-    let blocked = Blocked::new(&folder.file()).await;
+    let blocked = Blocked::new(&ground).await;
     assert!(matches!(rig.try_call(8).await, Err(ParkError::Store(_))));
     let by = operator("ann");
     let decided = rig.parked.decide(ticket.id(), Verdict::Approve, None, &by).await;
@@ -41,12 +61,12 @@ async fn without_a_store_nothing_is_parked_and_nothing_is_decided() {
 
 #[tokio::test]
 async fn an_approval_that_cannot_be_used_up_does_not_run_until_it_can() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let id = rig.call(7).await.id().to_owned();
     rig.until(&id, Card::unattended).await;
     rig.approve(&id).await;
-    let blocked = Blocked::new(&folder.file()).await;
+    let blocked = Blocked::new(&ground).await;
     let mut repeat = rig.call(7).await;
     rig.parked.sweep().await;
     assert_eq!((rig.state(&id).await, rig.runs()), (State::Approved, 0));
@@ -58,14 +78,14 @@ async fn an_approval_that_cannot_be_used_up_does_not_run_until_it_can() {
 
 #[tokio::test]
 async fn a_call_whose_end_is_not_stored_answers_its_caller_and_is_stored_later() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let answer = Arc::new(Notify::new());
     *rig.answer.lock() = Answer::Later(Arc::clone(&answer), done());
     let mut ticket = rig.call(7).await;
     rig.approve(ticket.id()).await;
     rig.until(ticket.id(), |card| card.state() == State::Executing).await;
-    let blocked = Blocked::new(&folder.file()).await;
+    let blocked = Blocked::new(&ground).await;
     answer.notify_one();
     assert_eq!(settled(&mut ticket).await, result());
     assert_eq!(rig.state(ticket.id()).await, State::Executing);
@@ -94,8 +114,8 @@ fn approve() -> Event {
 
 #[tokio::test]
 async fn a_card_that_memory_does_not_know_is_found_and_can_be_decided() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Settle).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Settle).await;
     let asked = Asked::new(&caller("run_a").agent, "run_a", &request(&rig.scope, 7));
     let card = Card::new("apr_lost".to_owned(), asked, NOW);
     rig.call(8).await;
@@ -111,8 +131,8 @@ async fn a_card_that_memory_does_not_know_is_found_and_can_be_decided() {
 
 #[tokio::test]
 async fn what_the_store_settled_or_started_unseen_reaches_the_waiters() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let (mut denied, mut started) = (rig.call(1).await, rig.call(2).await);
     let deny = Event::Decide { verdict: deny("no"), by: operator("ann") };
     behind(&rig, &denied.card(), vec![deny]).await;
@@ -129,8 +149,8 @@ async fn what_the_store_settled_or_started_unseen_reaches_the_waiters() {
 
 #[tokio::test]
 async fn errors_say_what_to_do() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     let settled = DecideError::Settled(Box::new(Card::clone(&ticket.card()))).to_string();
     let texts = [

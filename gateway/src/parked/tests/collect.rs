@@ -5,8 +5,8 @@ use portcullis_policy::ledger::Outcome;
 
 #[tokio::test]
 async fn an_approval_waits_for_the_identical_repeat_and_is_used_once() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     let id = ticket.id().to_owned();
     drop(ticket);
@@ -24,8 +24,8 @@ async fn an_approval_waits_for_the_identical_repeat_and_is_used_once() {
 
 #[tokio::test]
 async fn an_approval_that_nobody_collects_lapses() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let id = rig.call(7).await.id().to_owned();
     rig.until(&id, Card::unattended).await;
     rig.approve(&id).await;
@@ -42,8 +42,8 @@ async fn an_approval_that_nobody_collects_lapses() {
 
 #[tokio::test]
 async fn an_overdue_approval_does_not_run_even_before_the_sweep_comes() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let id = rig.call(7).await.id().to_owned();
     rig.until(&id, Card::unattended).await;
     rig.approve(&id).await;
@@ -55,8 +55,8 @@ async fn an_overdue_approval_does_not_run_even_before_the_sweep_comes() {
 
 #[tokio::test]
 async fn the_policy_may_end_the_card_of_a_caller_that_left() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Settle).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Settle).await;
     let id = rig.call(7).await.id().to_owned();
     rig.until(&id, |card| card.state() == State::Cancelled).await;
     // A caller that was told how to collect did not leave.
@@ -69,8 +69,8 @@ async fn the_policy_may_end_the_card_of_a_caller_that_left() {
 
 #[tokio::test]
 async fn an_answer_that_nobody_got_is_handed_out_once() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let answer = Arc::new(Notify::new());
     *rig.answer.lock() = Answer::Later(Arc::clone(&answer), done());
     let ticket = rig.call(7).await;
@@ -100,8 +100,8 @@ async fn an_answer_that_nobody_got_is_handed_out_once() {
 
 #[tokio::test]
 async fn an_answer_is_kept_as_long_and_as_large_as_the_settings_say() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     rig.approve(ticket.id()).await;
     settled(&mut ticket).await;
@@ -123,8 +123,8 @@ async fn an_answer_is_kept_as_long_and_as_large_as_the_settings_say() {
 
 #[tokio::test]
 async fn a_denial_is_said_once_more_and_then_may_be_asked_for_again() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     let id = ticket.id().to_owned();
     rig.parked.decide(&id, deny("no"), None, &operator("ann")).await.unwrap();
@@ -139,8 +139,8 @@ async fn a_denial_is_said_once_more_and_then_may_be_asked_for_again() {
 
 #[tokio::test]
 async fn a_foreign_id_answers_as_an_unknown_one() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     let foreign = rig.parked.attach(&caller("run_b"), ticket.id()).await.unwrap_err();
     let unknown = rig.parked.attach(&caller("run_b"), "apr_x").await.unwrap_err();
@@ -150,8 +150,8 @@ async fn a_foreign_id_answers_as_an_unknown_one() {
 
 #[tokio::test]
 async fn a_repeat_waits_for_the_answer_that_is_being_written() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     let id = ticket.id().to_owned();
     rig.approve(&id).await;
@@ -172,10 +172,10 @@ async fn a_repeat_waits_for_the_answer_that_is_being_written() {
 
 #[tokio::test]
 async fn nothing_is_sent_for_a_caller_that_leaves_as_its_call_starts() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     let waiting = Arc::new(Mutex::new(None));
     let leaving = Arc::clone(&waiting);
-    let rig = Rig::with(&folder.file(), OnCallerGone::Keep, NOW, move |settings| {
+    let rig = Rig::with(&ground.place(), OnCallerGone::Keep, NOW, move |settings| {
         let leave = move |card: &Card| {
             let starts = card.state() == State::Executing;
             drop(starts.then(|| leaving.lock().take()));

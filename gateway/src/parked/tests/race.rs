@@ -9,8 +9,8 @@ async fn decide(parked: Parked, id: String, number: u32) -> Result<Card, DecideE
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_eight_racing_deciders_exactly_one_decides() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     for round in 0..10 {
         let mut ticket = rig.call(round).await;
         let before = rig.runs();
@@ -33,8 +33,8 @@ async fn of_eight_racing_deciders_exactly_one_decides() {
 
 #[tokio::test]
 async fn the_same_decision_again_gets_the_same_answer_and_another_one_the_outcome() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     rig.approve(ticket.id()).await;
     assert_eq!(settled(&mut ticket).await, result());
@@ -47,8 +47,8 @@ async fn the_same_decision_again_gets_the_same_answer_and_another_one_the_outcom
 
 #[tokio::test]
 async fn a_decision_on_other_arguments_decides_nothing() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     let by = operator("ann");
     let wrong = Some(Digest::of(b"{}"));
@@ -70,8 +70,8 @@ async fn repeat(rig: Arc<Rig>, number: u32) -> Ticket {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn approve_deny_leave_repeat_and_stop_leave_one_outcome() {
-    let folder = Folder::new();
-    let rig = Arc::new(Rig::open(&folder.file(), OnCallerGone::Keep).await);
+    let ground = Ground::new(KIND);
+    let rig = Arc::new(Rig::open(&ground.place(), OnCallerGone::Keep).await);
     for round in 0..20 {
         let ticket = rig.call(round).await;
         let id = ticket.id().to_owned();

@@ -13,9 +13,9 @@ fn life<T>(work: impl Future<Output = T>) -> T {
 
 #[test]
 fn parked_cards_and_grants_are_back_and_what_ran_is_unknown() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     let (waiting, granted, running) = life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
         *rig.answer.lock() = Answer::Never;
         let waiting = rig.call(1).await;
         let granted = rig.call(2).await.id().to_owned();
@@ -27,7 +27,7 @@ fn parked_cards_and_grants_are_back_and_what_ran_is_unknown() {
         (waiting.id().to_owned(), granted, running.id().to_owned())
     });
     life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
         assert_eq!(rig.parked.parked_count(&caller("run_a").agent), 2);
         let card = rig.card(&waiting).await;
         assert_eq!((card.state(), card.unattended()), (State::Parked, true));
@@ -50,9 +50,9 @@ fn parked_cards_and_grants_are_back_and_what_ran_is_unknown() {
 
 #[test]
 fn a_card_whose_caller_must_stay_does_not_outlive_the_gateway() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     let id = life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Settle).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Settle).await;
         let ticket = rig.call(1).await;
         let id = ticket.id().to_owned();
         rig.parked.shutdown().await;
@@ -60,16 +60,16 @@ fn a_card_whose_caller_must_stay_does_not_outlive_the_gateway() {
         id
     });
     life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Settle).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Settle).await;
         assert_eq!(rig.state(&id).await, State::Cancelled);
     });
 }
 
 #[test]
 fn no_clock_jump_during_a_restart_lengthens_the_time_to_decide() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     let id = life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
         let ticket = rig.call(1).await;
         rig.clock.advance(7 * MINUTE);
         rig.parked.shutdown().await;
@@ -77,7 +77,7 @@ fn no_clock_jump_during_a_restart_lengthens_the_time_to_decide() {
     });
     life(async {
         // A day back: three minutes are left, as they were.
-        let rig = Rig::open_at(&folder.file(), OnCallerGone::Keep, NOW - 1_440 * MINUTE).await;
+        let rig = Rig::open_at(&ground.place(), OnCallerGone::Keep, NOW - 1_440 * MINUTE).await;
         rig.clock.advance(2 * MINUTE);
         rig.parked.sweep().await;
         assert_eq!(rig.state(&id).await, State::Parked);
@@ -89,9 +89,9 @@ fn no_clock_jump_during_a_restart_lengthens_the_time_to_decide() {
 
 #[test]
 fn shutdown_keeps_what_waits_and_marks_what_does_not_end() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     life(async {
-        let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+        let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
         *rig.answer.lock() = Answer::Never;
         let waiting = rig.call(1).await;
         let mut running = rig.call(2).await;

@@ -4,8 +4,8 @@ use super::*;
 
 #[tokio::test]
 async fn an_approved_call_runs_once_and_answers_its_caller() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     assert!(!ticket.joined());
     assert_eq!(rig.parked.parked_count(&caller("run_a").agent), 1);
@@ -28,8 +28,8 @@ async fn an_approved_call_runs_once_and_answers_its_caller() {
 
 #[tokio::test]
 async fn a_decision_before_the_waiter_listens_is_not_lost() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut changes = rig.parked.changes();
     let parked = rig.parked.clone();
     let decider = tokio::spawn(async move {
@@ -46,8 +46,8 @@ async fn a_decision_before_the_waiter_listens_is_not_lost() {
 
 #[tokio::test]
 async fn identical_calls_share_a_card_an_execution_and_the_answer() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let (first, second) = tokio::join!(rig.call(7), rig.call(7));
     let (mut first, mut second) = (first, second);
     assert_eq!(first.id(), second.id());
@@ -61,8 +61,8 @@ async fn identical_calls_share_a_card_an_execution_and_the_answer() {
 
 #[tokio::test]
 async fn a_limit_of_parked_calls_refuses_at_once_and_lets_repeats_join() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut tickets = Vec::new();
     for id in 0..20 {
         tickets.push(rig.call(id).await);
@@ -78,8 +78,8 @@ async fn a_limit_of_parked_calls_refuses_at_once_and_lets_repeats_join() {
 
 #[tokio::test]
 async fn nobody_decides_and_the_call_expires_whatever_the_wall_clock_says() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     rig.clock.jump(NOW + 100 * MINUTE);
     rig.parked.sweep().await;
@@ -93,8 +93,8 @@ async fn nobody_decides_and_the_call_expires_whatever_the_wall_clock_says() {
 
 #[tokio::test]
 async fn a_decision_after_the_time_to_decide_decides_nothing() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     rig.clock.advance(10 * MINUTE);
     let late = rig.parked.decide(ticket.id(), Verdict::Approve, None, &operator("ann")).await;
@@ -105,8 +105,8 @@ async fn a_decision_after_the_time_to_decide_decides_nothing() {
 
 #[tokio::test]
 async fn a_changed_tool_voids_the_approval() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     *rig.fresh.lock() = Arc::new(scope(OnCallerGone::Keep, "Pays back twice"));
     rig.approve(ticket.id()).await;
@@ -118,8 +118,8 @@ async fn a_changed_tool_voids_the_approval() {
 
 #[tokio::test]
 async fn a_call_that_breaks_inside_is_unknown_and_its_caller_hears_it() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     *rig.answer.lock() = Answer::Panic;
     let mut ticket = rig.call(7).await;
     rig.approve(ticket.id()).await;
@@ -129,8 +129,8 @@ async fn a_call_that_breaks_inside_is_unknown_and_its_caller_hears_it() {
 
 #[tokio::test]
 async fn what_was_not_sent_says_so() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     *rig.answer.lock() = Answer::Now(Executed::NotSent { text: "crm is unreachable".to_owned() });
     let mut ticket = rig.call(7).await;
     rig.approve(ticket.id()).await;
@@ -141,8 +141,8 @@ async fn what_was_not_sent_says_so() {
 
 #[tokio::test]
 async fn stopping_a_run_settles_its_calls_and_no_others() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     *rig.answer.lock() = Answer::Never;
     let mut running = rig.call(1).await;
     rig.approve(running.id()).await;
@@ -161,8 +161,8 @@ async fn stopping_a_run_settles_its_calls_and_no_others() {
 
 #[tokio::test]
 async fn a_cancelled_call_never_runs() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     assert!(matches!(
         rig.parked.cancel(&caller("run_b"), ticket.id()).await,
@@ -177,8 +177,8 @@ async fn a_cancelled_call_never_runs() {
 
 #[tokio::test]
 async fn time_passes_without_anybody_asking_and_stops_with_the_gateway() {
-    let folder = Folder::new();
-    let rig = Rig::open(&folder.file(), OnCallerGone::Keep).await;
+    let ground = Ground::new(KIND);
+    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     rig.clock.advance(10 * MINUTE);
     let Settlement::NotRun { state, .. } = settled(&mut ticket).await else { panic!("ran") };
@@ -189,10 +189,10 @@ async fn time_passes_without_anybody_asking_and_stops_with_the_gateway() {
 
 #[tokio::test]
 async fn every_step_of_a_card_is_witnessed() {
-    let folder = Folder::new();
+    let ground = Ground::new(KIND);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let witness = Arc::clone(&seen);
-    let rig = Rig::with(&folder.file(), OnCallerGone::Keep, NOW, move |settings| {
+    let rig = Rig::with(&ground.place(), OnCallerGone::Keep, NOW, move |settings| {
         settings.witness =
             Witness::new(move |card| witness.lock().push((card.version(), card.state())));
     })

@@ -6,6 +6,7 @@
 mod writer;
 
 use super::session::Session;
+use super::trouble::Trouble;
 use crate::store::StoreSettings;
 use crate::store::fault::StoreFault;
 use crate::store::place::Spot;
@@ -38,6 +39,7 @@ impl Sqlite {
     pub(in crate::store) async fn open(
         file: &Path,
         settings: &StoreSettings,
+        trouble: Trouble,
     ) -> Result<Self, StoreFault> {
         let spot = Spot::file(file);
         let lock = lock(&beside(file), &spot).await?;
@@ -68,6 +70,7 @@ impl Sqlite {
             lock,
             spot: spot.clone(),
             queue: settings.queue,
+            trouble,
         });
         Ok(Self { spot, readers, writer })
     }

@@ -4,6 +4,7 @@
 //! work has a savepoint of its own, so that one that fails takes no other along.
 
 use super::super::session::Session;
+use super::super::trouble::Trouble;
 use crate::store::fault::StoreFault;
 use crate::store::place::Spot;
 use crate::store::work::{Work, Wrote};
@@ -32,6 +33,7 @@ pub(super) struct Start {
     pub(super) spot: Spot,
     /// How long a work waits for those before it.
     pub(super) queue: Duration,
+    pub(super) trouble: Trouble,
 }
 
 /// The way to the writer. The writer ends when this is gone and the queue is empty.
@@ -61,6 +63,7 @@ impl Writer {
             commits: Arc::clone(&commits),
             spot: start.spot,
             queue: start.queue,
+            trouble: start.trouble,
         };
         tokio::spawn(desk.run(queued, start.lock));
         Self { orders, commits, spot, queue }
@@ -87,6 +90,7 @@ struct Desk {
     commits: Arc<AtomicU64>,
     spot: Spot,
     queue: Duration,
+    trouble: Trouble,
 }
 
 impl Desk {
@@ -162,8 +166,10 @@ impl Desk {
         for work in works {
             outcomes.push(self.one(connection, work).await?);
         }
+        self.trouble.before_commit()?;
         connection.execute("COMMIT").await?;
         self.commits.fetch_add(1, Ordering::Relaxed);
+        self.trouble.after_commit()?;
         Ok(outcomes)
     }
 
@@ -173,7 +179,7 @@ impl Desk {
         work: &Work,
     ) -> Result<Result<Wrote, StoreFault>, sqlx::Error> {
         connection.execute("SAVEPOINT work").await?;
-        let outcome = Session::Sqlite(connection).run(work).await;
+        let outcome = Session::Sqlite(connection).run(work, &self.trouble).await;
         if !matches!(outcome, Ok(Wrote::Each(_))) {
             let back = connection.execute("ROLLBACK TO work").await;
             if let (Err(error), Err(_)) = (&outcome, back) {

@@ -1,0 +1,9 @@
+//! The suite on PostgreSQL.
+
+use crate::store::ground::Kind;
+
+const KIND: Kind = Kind::Postgres;
+
+#[expect(clippy::duplicate_mod, reason = "one suite, two engines")]
+#[path = "suite.rs"]
+mod suite;

@@ -1,0 +1,222 @@
+//! The rig: a real store in a place of its own, a clock that a test moves, a tool that answers
+//! as the test says.
+
+mod closed;
+mod collect;
+mod race;
+mod restart;
+mod wait;
+
+use super::KIND;
+use crate::parked::*;
+use crate::store::ground::Ground;
+use crate::store::{Place, StoreSettings};
+use parking_lot::Mutex;
+use portcullis_policy::catalogue::{Catalogue, Offer, Status, ToolOffer};
+use portcullis_policy::decide::{Ask, Decision, Usage, decide, decide_approved};
+use portcullis_policy::definition::{
+    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, OnCallerGone, Selection,
+    Server, Transport,
+};
+use portcullis_policy::diagnostic::Location;
+use portcullis_policy::json::JsonLimits;
+use portcullis_policy::name::ServerName;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+const NOW: u64 = 1_800_000_000_000;
+const MINUTE: u64 = 60_000;
+
+/// How the tool answers.
+#[derive(Clone)]
+enum Answer {
+    Now(Executed),
+    /// Once it is told to.
+    Later(Arc<Notify>, Executed),
+    Never,
+    Panic,
+}
+
+struct Rig {
+    parked: Parked,
+    clock: ManualClock,
+    scope: Arc<Scope>,
+    // The scope at the moment of execution.
+    fresh: Arc<Mutex<Arc<Scope>>>,
+    answer: Arc<Mutex<Answer>>,
+    runs: Arc<AtomicUsize>,
+}
+
+fn done() -> Executed {
+    Executed::Result { raw: Bytes::from_static(br#"{"content":[]}"#), is_error: false }
+}
+
+fn result() -> Settlement {
+    Settlement::Result { raw: Bytes::from_static(br#"{"content":[]}"#), is_error: false }
+}
+
+impl Rig {
+    async fn open(place: &Place, on_caller_gone: OnCallerGone) -> Self {
+        Self::open_at(place, on_caller_gone, NOW).await
+    }
+
+    async fn open_at(place: &Place, on_caller_gone: OnCallerGone, now_ms: u64) -> Self {
+        Self::with(place, on_caller_gone, now_ms, |_| {}).await
+    }
+
+    async fn with(
+        place: &Place,
+        on_caller_gone: OnCallerGone,
+        now_ms: u64,
+        set: impl FnOnce(&mut ParkedSettings),
+    ) -> Self {
+        let (clock, manual) = Clock::manual(now_ms);
+        let scope = Arc::new(scope(on_caller_gone, "Pays back"));
+        let fresh = Arc::new(Mutex::new(Arc::clone(&scope)));
+        let answer = Arc::new(Mutex::new(Answer::Now(done())));
+        let runs = Arc::new(AtomicUsize::new(0));
+        let runner = runner(Arc::clone(&fresh), Arc::clone(&answer), Arc::clone(&runs));
+        let busy = Duration::from_millis(50);
+        let store =
+            Store::open(&StoreSettings { busy, ..StoreSettings::at(place.clone()) }).await.unwrap();
+        let drain = Duration::from_millis(200);
+        let mut settings = ParkedSettings { clock, drain, ..ParkedSettings::default() };
+        set(&mut settings);
+        let parked = Parked::open(store, settings, runner).await.unwrap();
+        Self { parked, clock: manual, scope, fresh, answer, runs }
+    }
+
+    async fn call(&self, id: u32) -> Ticket {
+        self.try_call(id).await.unwrap()
+    }
+
+    async fn try_call(&self, id: u32) -> Result<Ticket, ParkError> {
+        self.parked.park(&caller("run_a"), request(&self.scope, id), &self.scope).await
+    }
+
+    async fn approve(&self, id: &str) -> Card {
+        self.parked.decide(id, Verdict::Approve, None, &operator("ann")).await.unwrap()
+    }
+
+    async fn state(&self, id: &str) -> State {
+        match self.parked.get(id).await.unwrap() {
+            Named::One(card) => card.state(),
+            Named::None | Named::Several => panic!("no card {id}"),
+        }
+    }
+
+    async fn card(&self, id: &str) -> Card {
+        match self.parked.get(id).await.unwrap() {
+            Named::One(card) => *card,
+            Named::None | Named::Several => panic!("no card {id}"),
+        }
+    }
+
+    /// Waits until the card satisfies `when`.
+    async fn until(&self, id: &str, when: impl Fn(&Card) -> bool) {
+        let mut changes = self.parked.changes();
+        while !when(&self.card(id).await) {
+            changes.changed().await.unwrap();
+        }
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+}
+
+fn runner(
+    fresh: Arc<Mutex<Arc<Scope>>>,
+    answer: Arc<Mutex<Answer>>,
+    runs: Arc<AtomicUsize>,
+) -> Runner {
+    Runner {
+        judge: Box::new(move |_, approved| decide_approved(&fresh.lock(), approved)),
+        run: Box::new(move |_, permit, progress| {
+            runs.fetch_add(1, Ordering::SeqCst);
+            drop(permit.spend());
+            let answer = answer.lock().clone();
+            Box::pin(async move {
+                progress.send(Bytes::from_static(b"{\"progress\":1}"));
+                match answer {
+                    Answer::Now(executed) => executed,
+                    Answer::Later(when, executed) => {
+                        when.notified().await;
+                        executed
+                    }
+                    Answer::Never => std::future::pending().await,
+                    Answer::Panic => panic!("the tool's fault"),
+                }
+            })
+        }),
+    }
+}
+
+fn caller(run: &str) -> Caller {
+    Caller { agent: AgentName::new("support").unwrap(), run: run.to_owned() }
+}
+
+fn operator(name: &str) -> Decider {
+    Decider { name: name.to_owned(), role: Approver::Human }
+}
+
+fn deny(reason: &str) -> Verdict {
+    Verdict::Deny { reason: reason.to_owned() }
+}
+
+fn request(scope: &Scope, id: u32) -> Request {
+    let arguments = Some(Bytes::from(format!(r#"{{"id":{id}}}"#)));
+    let ask = Ask::Tool { name: "crm__refund".to_owned(), arguments };
+    match decide(scope, &scope.all, ask, &Usage::default()) {
+        Decision::Park(request) => request,
+        Decision::Run(_) | Decision::Refuse(_) => panic!("not parked"),
+    }
+}
+
+fn scope(on_caller_gone: OnCallerGone, description: &str) -> Scope {
+    let here = Location { file: "support.agents.json".into(), line: 12, column: 0 };
+    let crm = ServerName::new("crm").unwrap();
+    let json = format!(r#"{{"name":"refund","description":"{description}","inputSchema":{{}}}}"#);
+    let tool = ToolOffer::parse(&json, JsonLimits::default()).unwrap();
+    let offer = Offer { status: Status::Ready, tools: vec![Arc::new(tool)], ..Offer::default() };
+    let server = Server {
+        name: crm.clone(),
+        transport: Transport::Http { url: "http://127.0.0.1:1".into(), headers: [].into() },
+        enabled: true,
+        era: EraPin::Auto,
+        call_timeout: Duration::from_secs(1),
+        location: here.clone(),
+    };
+    let grant = Grant {
+        server: crm.clone(),
+        allow: Selection::Every(here.clone()),
+        auto_approve: Selection::none(),
+        deny: Selection::none(),
+        resources: Vec::new(),
+        prompts: Selection::none(),
+        secret: Vec::new(),
+        location: here.clone(),
+    };
+    let agent = Agent {
+        name: AgentName::new("support").unwrap(),
+        description: String::new(),
+        grants: vec![grant],
+        sub_agents: Vec::new(),
+        expose: Expose::Direct,
+        approval: Approval { on_caller_gone, ..Approval::default() },
+        limits: AgentLimits::default(),
+        location: here,
+    };
+    let mut definition = Definition::default();
+    definition.servers.insert(crm.clone(), server);
+    let catalogue = Catalogue { servers: [(crm, Arc::new(offer))].into() };
+    Scope::resolve(&agent, &definition, &catalogue, 1).0
+}
+
+async fn settled(ticket: &mut Ticket) -> Settlement {
+    loop {
+        if let TicketEvent::Settled(settlement) = ticket.next().await {
+            return settlement;
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The laws on SQLite.
+
+use crate::store::ground::Kind;
+
+const KIND: Kind = Kind::Sqlite;
+
+#[path = "suite.rs"]
+pub(super) mod suite;
