@@ -4,6 +4,7 @@
 //! update of that row changed it. The store knows no rule of its own. It refuses a place that is
 //! in use, damaged or of a newer schema, and says what to do.
 
+mod backup;
 mod cards;
 mod change;
 mod counters;
@@ -14,6 +15,7 @@ mod fault;
 mod grants;
 #[cfg(test)]
 pub(crate) mod ground;
+mod inspect;
 mod pins;
 mod place;
 mod prune;
@@ -40,11 +42,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use work::{Batch, Ran, Work, Wrote};
 
+pub use backup::{BackupFault, backup};
 pub use cards::{Cursor, Filter, Inserted, LIST_ITEMS_MAX, Named, Standing};
 pub use change::{Change, DecisionRow};
 pub use events::{EVENTS_MAX, EventRow};
 pub use fault::StoreFault;
 pub use grants::{GrantRow, Wanted};
+pub use inspect::{Held, Inspection, Integrity, inspect};
 pub use pins::PinRow;
 pub use place::{Place, Spot};
 pub use prune::{PRUNE_ROWS_MAX, Pruned, Retention};

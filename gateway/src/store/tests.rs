@@ -4,4 +4,5 @@ mod database;
 mod file;
 mod on_postgres;
 mod on_sqlite;
+mod outside;
 mod texts;

@@ -44,7 +44,7 @@ impl Blocked {
 #[tokio::test]
 async fn without_a_store_nothing_is_parked_and_nothing_is_decided() {
     let ground = Ground::new(KIND);
-    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
+    let rig = Rig::impatient(&ground.place()).await;
     let mut ticket = rig.call(7).await;
     let blocked = Blocked::new(&ground).await;
     assert!(matches!(rig.try_call(8).await, Err(ParkError::Store(_))));
@@ -62,7 +62,7 @@ async fn without_a_store_nothing_is_parked_and_nothing_is_decided() {
 #[tokio::test]
 async fn an_approval_that_cannot_be_used_up_does_not_run_until_it_can() {
     let ground = Ground::new(KIND);
-    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
+    let rig = Rig::impatient(&ground.place()).await;
     let id = rig.call(7).await.id().to_owned();
     rig.until(&id, Card::unattended).await;
     rig.approve(&id).await;
@@ -79,7 +79,7 @@ async fn an_approval_that_cannot_be_used_up_does_not_run_until_it_can() {
 #[tokio::test]
 async fn a_call_whose_end_is_not_stored_answers_its_caller_and_is_stored_later() {
     let ground = Ground::new(KIND);
-    let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
+    let rig = Rig::impatient(&ground.place()).await;
     let answer = Arc::new(Notify::new());
     *rig.answer.lock() = Answer::Later(Arc::clone(&answer), done());
     let mut ticket = rig.call(7).await;

@@ -4,7 +4,7 @@ use super::*;
 use tokio::runtime::Runtime;
 
 // One life of a gateway: everything in it is dropped where it stands.
-fn life<T>(work: impl Future<Output = T>) -> T {
+pub(super) fn life<T>(work: impl Future<Output = T>) -> T {
     let runtime = Runtime::new().unwrap();
     let value = runtime.block_on(work);
     drop(runtime);

@@ -5,6 +5,7 @@ mod closed;
 mod collect;
 mod race;
 mod restart;
+mod trouble;
 mod wait;
 
 use super::KIND;
@@ -45,7 +46,11 @@ struct Rig {
     fresh: Arc<Mutex<Arc<Scope>>>,
     answer: Arc<Mutex<Answer>>,
     runs: Arc<AtomicUsize>,
+    starts: Arc<Mutex<Vec<Start>>>,
 }
+
+/// The card's state and how many decisions are on record as its call starts.
+type Start = (State, usize);
 
 fn done() -> Executed {
     Executed::Result { raw: Bytes::from_static(br#"{"content":[]}"#), is_error: false }
@@ -64,8 +69,24 @@ impl Rig {
         Self::with(place, on_caller_gone, now_ms, |_| {}).await
     }
 
+    // With a store that waits for no lock of others.
+    async fn impatient(place: &Place) -> Self {
+        let busy = Duration::from_millis(50);
+        let store = StoreSettings { busy, ..StoreSettings::at(place.clone()) };
+        Self::on(&store, OnCallerGone::Keep, NOW, |_| {}).await
+    }
+
     async fn with(
         place: &Place,
+        on_caller_gone: OnCallerGone,
+        now_ms: u64,
+        set: impl FnOnce(&mut ParkedSettings),
+    ) -> Self {
+        Self::on(&StoreSettings::at(place.clone()), on_caller_gone, now_ms, set).await
+    }
+
+    async fn on(
+        store: &StoreSettings,
         on_caller_gone: OnCallerGone,
         now_ms: u64,
         set: impl FnOnce(&mut ParkedSettings),
@@ -75,15 +96,15 @@ impl Rig {
         let fresh = Arc::new(Mutex::new(Arc::clone(&scope)));
         let answer = Arc::new(Mutex::new(Answer::Now(done())));
         let runs = Arc::new(AtomicUsize::new(0));
-        let runner = runner(Arc::clone(&fresh), Arc::clone(&answer), Arc::clone(&runs));
-        let busy = Duration::from_millis(50);
-        let store =
-            Store::open(&StoreSettings { busy, ..StoreSettings::at(place.clone()) }).await.unwrap();
+        let store = Store::open(store).await.unwrap();
+        let starts = Arc::new(Mutex::new(Vec::new()));
+        let records = Records { store: store.clone(), starts: Arc::clone(&starts) };
+        let runner = runner(Arc::clone(&fresh), Arc::clone(&answer), Arc::clone(&runs), records);
         let drain = Duration::from_millis(200);
         let mut settings = ParkedSettings { clock, drain, ..ParkedSettings::default() };
         set(&mut settings);
         let parked = Parked::open(store, settings, runner).await.unwrap();
-        Self { parked, clock: manual, scope, fresh, answer, runs }
+        Self { parked, clock: manual, scope, fresh, answer, runs, starts }
     }
 
     async fn call(&self, id: u32) -> Ticket {
@@ -125,18 +146,36 @@ impl Rig {
     }
 }
 
+// What is on record as a call starts.
+#[derive(Clone)]
+struct Records {
+    store: Store,
+    starts: Arc<Mutex<Vec<Start>>>,
+}
+
+impl Records {
+    async fn look(&self, id: &str) {
+        let state = self.store.card(id).await.unwrap().unwrap().state();
+        let decisions = self.store.decisions(id).await.unwrap().len();
+        self.starts.lock().push((state, decisions));
+    }
+}
+
 fn runner(
     fresh: Arc<Mutex<Arc<Scope>>>,
     answer: Arc<Mutex<Answer>>,
     runs: Arc<AtomicUsize>,
+    records: Records,
 ) -> Runner {
     Runner {
         judge: Box::new(move |_, approved| decide_approved(&fresh.lock(), approved)),
-        run: Box::new(move |_, permit, progress| {
+        run: Box::new(move |card, permit, progress| {
             runs.fetch_add(1, Ordering::SeqCst);
             drop(permit.spend());
             let answer = answer.lock().clone();
+            let records = records.clone();
             Box::pin(async move {
+                records.look(card.id()).await;
                 progress.send(Bytes::from_static(b"{\"progress\":1}"));
                 match answer {
                     Answer::Now(executed) => executed,

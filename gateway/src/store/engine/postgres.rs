@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub(in crate::store) use hold::GATEWAY_LOCK;
+
 /// Most times that a work is tried which the server broke off in favour of another one.
 const ATTEMPTS_MAX: usize = 5;
 /// How long a statement may take, and a transaction may wait for us.
@@ -128,10 +130,10 @@ impl Desk {
         let wrote = Session::Postgres(&mut transaction).run(work, &self.trouble).await?;
         match wrote {
             Wrote::Each(_) => {
-                self.trouble.before_commit()?;
+                let commit = self.trouble.before_commit()?;
                 transaction.commit().await?;
                 self.commits.fetch_add(1, Ordering::Relaxed);
-                self.trouble.after_commit()?;
+                self.trouble.after_commit(commit)?;
             }
             Wrote::Undone => transaction.rollback().await?,
         }

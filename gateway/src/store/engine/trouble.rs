@@ -18,13 +18,13 @@ impl Trouble {
         Ok(())
     }
 
-    /// Asked before each commit.
-    pub(super) fn before_commit(&self) -> Result<(), sqlx::Error> {
-        Ok(())
+    /// Asked before each commit; says which one it is.
+    pub(super) fn before_commit(&self) -> Result<usize, sqlx::Error> {
+        Ok(0)
     }
 
     /// Asked after each commit.
-    pub(super) fn after_commit(&self) -> Result<(), sqlx::Error> {
+    pub(super) fn after_commit(&self, _commit: usize) -> Result<(), sqlx::Error> {
         Ok(())
     }
 }
@@ -91,17 +91,15 @@ mod planned {
             plan.strike(now)
         }
 
-        pub(in super::super) fn before_commit(&self) -> Result<(), sqlx::Error> {
+        pub(in super::super) fn before_commit(&self) -> Result<usize, sqlx::Error> {
             let mut plan = self.plan.lock();
             plan.commits += 1;
-            let now = When::Commit(plan.commits - 1);
-            plan.strike(now)
+            let commit = plan.commits - 1;
+            plan.strike(When::Commit(commit)).map(|()| commit)
         }
 
-        pub(in super::super) fn after_commit(&self) -> Result<(), sqlx::Error> {
-            let mut plan = self.plan.lock();
-            let now = When::Committed(plan.commits - 1);
-            plan.strike(now)
+        pub(in super::super) fn after_commit(&self, commit: usize) -> Result<(), sqlx::Error> {
+            self.plan.lock().strike(When::Committed(commit))
         }
     }
 

@@ -166,10 +166,10 @@ impl Desk {
         for work in works {
             outcomes.push(self.one(connection, work).await?);
         }
-        self.trouble.before_commit()?;
+        let commit = self.trouble.before_commit()?;
         connection.execute("COMMIT").await?;
         self.commits.fetch_add(1, Ordering::Relaxed);
-        self.trouble.after_commit()?;
+        self.trouble.after_commit(commit)?;
         Ok(outcomes)
     }
 
