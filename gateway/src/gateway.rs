@@ -158,7 +158,7 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
-        let sqlite = parts::sqlite(&config)?;
+        let place = parts::place(&config)?;
         let (definition, findings) = read_policy(&config)?;
         if config.auth.loopback_without_token {
             return Err(StartError::Unsupported(
@@ -173,7 +173,7 @@ impl Gateway {
         let (tokens, made) = parts::agent_tokens(&config, &names)?;
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
         let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
-        let store = Store::open(&StoreSettings::new(sqlite)).await?;
+        let store = Store::open(&StoreSettings::at(place)).await?;
         let (seal, clock) = (parts::seal(&config)?, Clock::system());
         let ended = store.ended_sessions(clock.wall_ms()).await?;
         let metrics = Arc::new(Metrics::new());

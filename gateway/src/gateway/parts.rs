@@ -13,6 +13,7 @@ use crate::parked::{Clock, ParkedSettings, Witness};
 use crate::runner;
 use crate::seal::{KeyFileError, Seal};
 use crate::shared::{Limits, Shared};
+use crate::store::Place;
 use crate::telemetry::Metrics;
 use crate::upstream::{UpstreamSettings, Upstreams};
 use crate::views::views;
@@ -185,8 +186,8 @@ pub(super) fn agent_tokens(
     Ok((Tokens::new(entries), made))
 }
 
-/// The database file. What this version cannot do is refused, never done by half.
-pub(super) fn sqlite(config: &Config) -> Result<PathBuf, StartError> {
+/// Where the store is. What this version cannot do is refused, never done by half.
+pub(super) fn place(config: &Config) -> Result<Place, StartError> {
     let also = |principal: &config::Principal| match principal.role {
         config::Role::Harness { also_approver, .. } => also_approver,
         config::Role::Viewer | config::Role::Approver | config::Role::Operator => false,
@@ -197,10 +198,14 @@ pub(super) fn sqlite(config: &Config) -> Result<PathBuf, StartError> {
             "alsoApprover: false",
         ));
     }
-    match &config.store.place {
-        config::StorePlace::Sqlite(file) => Ok(file.clone()),
-        config::StorePlace::Postgres(_) => {
-            Err(StartError::Unsupported("store.postgres", "store: {sqlite: state.db}"))
+    Ok(Place::from(&config.store.place))
+}
+
+impl From<&config::StorePlace> for Place {
+    fn from(place: &config::StorePlace) -> Self {
+        match place {
+            config::StorePlace::Sqlite(file) => Self::Sqlite(file.clone()),
+            config::StorePlace::Postgres(url) => Self::Postgres(url.reveal().to_owned()),
         }
     }
 }
