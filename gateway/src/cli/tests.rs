@@ -36,9 +36,19 @@ fn card() -> Card {
 fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
     let help = Cli::command().render_long_help().to_string();
-    for word in
-        ["serve", "check", "tools", "approvals", "approve", "deny", "config", "keys", "demo-server"]
-    {
+    for word in [
+        "serve",
+        "check",
+        "tools",
+        "approvals",
+        "approve",
+        "deny",
+        "config",
+        "keys",
+        "backup",
+        "doctor",
+        "demo-server",
+    ] {
         assert!(help.contains(word), "{word}");
     }
     assert!(help.contains("Exit codes: 0 done") && !help.contains("__child"));

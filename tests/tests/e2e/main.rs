@@ -13,6 +13,7 @@
 mod clis;
 mod conformance;
 mod corpus;
+mod doctor;
 mod envelope;
 mod identity;
 mod interop;
