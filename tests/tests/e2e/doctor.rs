@@ -30,6 +30,23 @@ async fn running() -> (House, Upstream) {
     (house, upstream)
 }
 
+/// Stops a gateway and waits until its store is closed, which nobody else waits for.
+async fn stopped(house: House) -> Folder {
+    let folder = house.stop().await;
+    let store = folder.path().join("state/state.db");
+    let closed = || {
+        let lock = fs::File::open(store.with_extension("db.lock")).unwrap();
+        lock.try_lock().is_ok() && !store.with_extension("db-wal").exists()
+    };
+    for _ in 0..200 {
+        if closed() {
+            return folder;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the store was not closed")
+}
+
 fn portcullis(folder: &Folder, args: &[&str]) -> Output {
     let mut command = Command::new(binary());
     command.args(args).current_dir(folder.path()).env_clear().output().unwrap()
@@ -62,7 +79,7 @@ async fn a_healthy_gateway_is_healthy_running_or_not() {
     let found = check(&report, "store")["found"].as_str().unwrap();
     assert!(found.contains("1 parked") && found.contains("in use by"), "{found}");
     assert_eq!(check(&report, "key file")["verdict"], "ok");
-    let folder = house.stop().await;
+    let folder = stopped(house).await;
     let (code, report) = doctor(&folder);
     assert_eq!((code, &report["failed"]), (0, &json!(0)), "{report}");
     let found = check(&report, "store")["found"].as_str().unwrap();
@@ -100,7 +117,7 @@ async fn the_doors_of_a_running_gateway_are_knocked_at() {
     let (code, found, report) = examine(&house.folder, Some(elsewhere));
     assert_eq!(code, 1, "{report}");
     assert!(found.as_str().unwrap().contains("nobody answers here"), "{found}");
-    let folder = house.stop().await;
+    let folder = stopped(house).await;
     let (code, found, _) = examine(&folder, None);
     assert_eq!((code, found), (0, json!("free; no gateway runs")));
     let taken = upstream.url.split('/').nth(2).unwrap().to_owned();
@@ -124,7 +141,7 @@ async fn a_folder_before_its_first_start_is_in_order() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_fault_has_its_name_and_its_remedy() {
     let (house, _upstream) = running().await;
-    let folder = house.stop().await;
+    let folder = stopped(house).await;
     let state = folder.path().join("state");
     let (store, key, token) =
         (state.join("state.db"), state.join("keys/seal.json"), state.join("admin.token"));
@@ -200,7 +217,7 @@ fn keep(from: &Path, to: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_user_may_not_touch_is_said_so() {
     let (house, _upstream) = running().await;
-    let folder = house.stop().await;
+    let folder = stopped(house).await;
     let state = folder.path().join("state");
     let root = fs::metadata(folder.path()).unwrap();
     let is_root = std::os::unix::fs::MetadataExt::uid(&root) == 0;
