@@ -6,6 +6,7 @@
 mod answer;
 mod approvals;
 mod card;
+mod cursor;
 mod decision;
 mod views;
 
@@ -13,6 +14,7 @@ use crate::audit::Audit;
 use crate::hosts::Hosts;
 use crate::identity::{Admin, AdminFailure, Admins};
 use crate::parked::Parked;
+use crate::seal::Seal;
 use crate::telemetry::Metrics;
 use answer::{Fault, strict};
 use axum::Router;
@@ -49,6 +51,8 @@ pub struct Api {
     pub hosts: Hosts,
     /// What is in force.
     pub views: Views,
+    /// Seals where the next page of a list begins.
+    pub seal: Seal,
     /// Ends waiting requests when the gateway stops.
     pub stop: watch::Receiver<bool>,
     /// Different in every process: revisions of an earlier one are never taken for our own.

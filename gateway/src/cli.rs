@@ -3,10 +3,13 @@
 //! Everything that talks to a running gateway does so through the admin listener, as any
 //! approver could. Text that came from elsewhere is escaped before a terminal sees it.
 
+mod backup;
 mod card;
 mod check;
 mod decide;
+mod doctor;
 mod door;
+mod keys;
 mod list;
 mod quickstart;
 mod screen;
@@ -22,7 +25,10 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+pub use backup::BackupArgs;
+pub use doctor::DoctorArgs;
 pub use door::Door;
+pub use keys::{KeyPlace, KeysCommand};
 pub use screen::{complain, plain, print};
 
 /// The file that is read when no `--config` names one, if it is there.
@@ -86,6 +92,9 @@ Examples:
   portcullis approvals --watch                   calls that wait for a decision
   portcullis approve apr_7k2                     let one run, after seeing it whole
   portcullis deny apr_7k2 -m \"not this customer\"
+  portcullis doctor                              is everything in order here?
+  portcullis backup cards.db                     copy the store while the gateway runs
+  portcullis keys rotate                         seal sessions and the like with a new key
 
 Exit codes: 0 done, 1 a finding or a refusal, 2 wrong usage, 69 something is not reachable,
 78 the configuration or the policy is wrong.";
@@ -117,6 +126,19 @@ pub enum Command {
     /// Print the configuration in force, defaults and environment included, without secrets.
     #[command(after_help = "Example: portcullis config --config gateway.yaml")]
     Config(ConfigArgs),
+    /// Look at everything the gateway needs, and say what is wrong and what to do.
+    #[command(after_help = "Examples:\n  portcullis doctor --config gateway.yaml\n  \
+        portcullis doctor --json\n\
+        Exits with 0 if nothing failed, 1 if a check failed, 78 if configuration or policy is wrong.")]
+    Doctor(DoctorArgs),
+    /// Copy the store of parked calls to a new file, while the gateway may run.
+    #[command(after_help = "Examples:\n  portcullis backup cards-monday.db\n  \
+        portcullis backup cards.db --state-dir /var/lib/portcullis\n\
+        To restore, stop the gateway and put the copy in place of the store.")]
+    Backup(BackupArgs),
+    /// Make a new sealing key, or show which there are.
+    #[command(subcommand)]
+    Keys(KeysCommand),
     /// Run one of the demo servers on standard input and output.
     #[command(after_help = "Example: portcullis demo-server crm")]
     DemoServer {
@@ -264,6 +286,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Approvals(args) => wait_for(list::approvals(&args)),
         Command::Approve(args) => wait_for(decide::approve(&args)),
         Command::Deny(args) => wait_for(decide::deny(&args)),
+        Command::Doctor(args) => wait_for(doctor::doctor(&args)),
+        Command::Backup(args) => wait_for(backup::back_up(&args)),
+        Command::Keys(command) => keys::keys(&command),
         Command::DemoServer { which } => wait_for(demo_server(which)),
         Command::Child { args } => return crate::child::run(args.into_iter()),
     };

@@ -3,14 +3,18 @@
 //! Nothing here opens a socket, makes a folder or changes a file. What is not understood is
 //! refused with its place. Paths are resolved against the folder of the file.
 
+mod admins;
 mod effective;
 mod files;
 mod load;
+mod place;
+mod postgres;
 mod setting;
 mod tokens;
 mod wire;
 
 pub use files::{FILES_MAX, PolicyFiles, SET_BYTES_MAX, policy_files};
+pub use postgres::{PostgresUrl, UrlSource};
 pub use tokens::{TokenEntry, tokens};
 
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
@@ -34,6 +38,8 @@ pub struct Config {
     pub policy: Policy,
     /// Where cards and runs are kept.
     pub store: Store,
+    /// Where the key is that seals what agents carry for the gateway.
+    pub seal: Seal,
     /// Where the audit log goes.
     pub audit: Audit,
     /// How agents prove who they are.
@@ -42,6 +48,8 @@ pub struct Config {
     pub principals: Vec<Principal>,
     /// How parked calls are held.
     pub approval: Approval,
+    /// How long runs live.
+    pub runs: Runs,
     /// Limits of the process.
     pub limits: Limits,
     /// What is odd without being wrong; to be logged at each start.
@@ -80,8 +88,44 @@ pub struct Policy {
 /// Where cards and runs are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Store {
-    /// The database file.
-    pub sqlite: PathBuf,
+    /// Which engine, and where.
+    pub place: StorePlace,
+    /// For how long.
+    pub retain: Retain,
+}
+
+/// Where the store is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StorePlace {
+    /// A database file of this gateway alone.
+    Sqlite(PathBuf),
+    /// A database that several gateways may share.
+    Postgres(PostgresUrl),
+}
+
+/// How long the store keeps what is over. Results follow [`Approval::result_keep`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retain {
+    /// Settled cards, and runs that ended.
+    pub cards: Duration,
+    /// Events.
+    pub events: Duration,
+}
+
+/// Where the key is that seals sessions, cursors and the like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seal {
+    /// The file; made at the first start if it is not there.
+    pub key_file: PathBuf,
+}
+
+/// How long runs live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runs {
+    /// When the starter does not say.
+    pub ttl: Duration,
+    /// At most, whatever the starter says.
+    pub ttl_max: Duration,
 }
 
 /// Where the audit log goes.
@@ -130,7 +174,12 @@ pub enum Role {
     /// Read and decide.
     Approver,
     /// Start and stop runs of these agents and read their cards.
-    Harness(Vec<AgentName>),
+    Harness {
+        /// The agents.
+        agents: Vec<AgentName>,
+        /// Decide those cards as well.
+        also_approver: bool,
+    },
     /// Everything.
     Operator,
 }

@@ -10,9 +10,10 @@ use crate::hosts::Hosts;
 use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
-use crate::parked::Parked;
+use crate::parked::{Clock, Parked};
 use crate::runner::{Sending, runner};
 use crate::scopes::{self, Scopes};
+use crate::seal::KeyFileError;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::store::{Store, StoreFault, StoreSettings};
@@ -72,11 +73,14 @@ pub enum StartError {
     /// A token file cannot be made, read or trusted.
     #[error(transparent)]
     Private(#[from] PrivateFileError),
+    /// The sealing keys cannot be made, read or trusted.
+    #[error(transparent)]
+    Seal(#[from] KeyFileError),
     /// The tokens made at the first start cannot be read or made.
     #[error(transparent)]
     Tokens(#[from] QuickstartError),
     /// The configuration asks for something this version does not have; better none than half.
-    #[error("`{0}` is not supported yet; set it to `{1}`")]
+    #[error("`{0}` is not supported yet; write `{1}`")]
     Unsupported(&'static str, &'static str),
     /// A server's definition cannot be used.
     #[error(transparent)]
@@ -154,9 +158,13 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
+        let place = parts::place(&config)?;
         let (definition, findings) = read_policy(&config)?;
         if config.auth.loopback_without_token {
-            return Err(StartError::Unsupported("auth.loopbackWithoutToken", "false"));
+            return Err(StartError::Unsupported(
+                "auth.loopbackWithoutToken",
+                "loopbackWithoutToken: false",
+            ));
         }
         parts::report(config.warnings.iter().chain(&findings));
         parts::state_dir(&config)?;
@@ -165,7 +173,9 @@ impl Gateway {
         let (tokens, made) = parts::agent_tokens(&config, &names)?;
         let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
         let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
-        let store = Store::open(&StoreSettings::new(config.store.sqlite.clone())).await?;
+        let store = Store::open(&StoreSettings::at(place)).await?;
+        let (seal, clock) = (parts::seal(&config)?, Clock::system());
+        let ended = store.ended_sessions(clock.wall_ms()).await?;
         let metrics = Arc::new(Metrics::new());
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
@@ -181,11 +191,12 @@ impl Gateway {
             counters: Arc::clone(&counters),
         });
         let settings = parts::parked_settings(&config, &metrics, &audit);
-        let parked = Parked::open(store, settings, runner).await?;
+        let parked = Parked::open(store.clone(), settings, runner).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
             scopes,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(seal.clone(), ended, clock),
+            store: store.clone(),
             upstreams,
             parked,
             audit,
@@ -199,11 +210,17 @@ impl Gateway {
             stop: stopping,
             requests,
         });
-        let api = parts::api(&shared, &config, (admins, findings), listeners.addresses.admin);
+        let api = parts::api(
+            &shared,
+            &config,
+            (admins, findings, seal.clone()),
+            listeners.addresses.admin,
+        );
         let observe_state = parts::observe(&shared, listeners.addresses.observe);
         let mut tasks = JoinSet::new();
         tasks.spawn(follow);
         tasks.spawn(gauges(Arc::clone(&shared)));
+        tasks.spawn(seal.follow(&config.seal.key_file));
         Ok(Self { listeners, shared, api, observe_state, stop, tasks, tokens: made })
     }
 

@@ -33,20 +33,20 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
     };
     // MCP 2025-11-25, lifecycle, version negotiation: an unknown version is answered with ours.
     let version = LEGACY.iter().copied().find(|known| *known == wanted).unwrap_or(LEGACY_NEWEST);
-    let client = call
+    let client: String = call
         .params
         .value("clientInfo")
         .and_then(|client| member_of(client, "name", shared.limits.json))
         .and_then(|name| Some(name.text()?.chars().take(CLIENT_NAME_CHARS_MAX).collect()))
         .unwrap_or_default();
     let opening = Opening {
-        credential: visit.principal.credential.to_owned(),
-        path: visit.path.clone(),
+        credential: &visit.principal.credential,
+        path: &visit.path,
         version,
-        client,
+        client: &client,
     };
-    let session = match shared.sessions.open(opening) {
-        Ok(session) => session,
+    let id = match shared.sessions.open(&opening) {
+        Ok(id) => id,
         Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     };
     let view = visit.view();
@@ -58,7 +58,7 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
         quote(&view.instructions)
     );
     let mut response = reply::json(answer::result(&call.id, result.as_bytes()));
-    if let Ok(value) = HeaderValue::from_str(&session.id) {
+    if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert("mcp-session-id", value);
     }
     response
@@ -160,17 +160,25 @@ pub(crate) fn session(
 }
 
 /// Ends a session on DELETE.
-pub(crate) fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Response<Body> {
+pub(crate) async fn end(shared: &Shared, visit: &Visit, headers: &HeaderMap) -> Response<Body> {
     if session_id(headers).is_none() {
         return reply::not_allowed();
     }
-    match session(shared, visit, headers) {
-        Ok(session) => {
-            shared.sessions.end(&session);
-            reply::empty(StatusCode::NO_CONTENT)
-        }
-        Err(refusal) => *refusal,
+    let session = match session(shared, visit, headers) {
+        Ok(session) => session,
+        Err(refusal) => return *refusal,
+    };
+    let ended = match shared.sessions.end(&session) {
+        Ok(ended) => ended,
+        Err(error) => return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+    };
+    if let Err(error) = shared.store.end_session(&ended.hash, ended.expires_ms).await {
+        tracing::error!(%error, "the end of a session is not in the store: a restart forgets it");
+        let text = "the session has ended, but that could not be recorded; it may open again when \
+                    the gateway restarts";
+        return reply::refuse(StatusCode::SERVICE_UNAVAILABLE, text);
     }
+    reply::empty(StatusCode::NO_CONTENT)
 }
 
 fn refuse(status: StatusCode, text: &str) -> Box<Response<Body>> {

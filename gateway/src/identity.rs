@@ -4,7 +4,7 @@
 //! principal, and why a credential failed is for the log: the caller reads one text.
 
 mod admins;
-mod private_file;
+pub(crate) mod private_file;
 mod quickstart;
 mod token;
 mod tokens;

@@ -37,6 +37,7 @@ mod reply;
 mod run;
 mod runner;
 pub mod scopes;
+pub mod seal;
 mod serve;
 mod sessions;
 mod shared;

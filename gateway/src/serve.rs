@@ -28,7 +28,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Re
     match head.method {
         http::Method::POST => {}
         http::Method::GET => return subscribe::standalone(&shared, &visit, &head.headers),
-        http::Method::DELETE => return handshake::end(&shared, &visit, &head.headers),
+        http::Method::DELETE => return handshake::end(&shared, &visit, &head.headers).await,
         _ => return reply::not_allowed(),
     }
     let body = match door::body(&shared, &head, body).await {

@@ -9,6 +9,7 @@ use crate::identity::{IdentityError, Principal, Tokens};
 use crate::parked::{Caller, Parked};
 use crate::scopes::Scopes;
 use crate::sessions::Sessions;
+use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::upstream::Upstreams;
 use crate::usage::{Counters, Running};
@@ -38,6 +39,8 @@ pub(crate) struct Limits {
 pub(crate) struct Shared {
     pub(crate) scopes: Scopes,
     pub(crate) sessions: Sessions,
+    /// Where the ends of sessions are kept; cards go through `parked`.
+    pub(crate) store: Store,
     pub(crate) upstreams: Upstreams,
     pub(crate) parked: Parked,
     pub(crate) audit: Arc<Audit>,

@@ -3,8 +3,9 @@
 use super::Api;
 use super::answer::Fault;
 use super::card::CardView;
+use super::cursor::Listing;
 use crate::identity::{Admin, Role};
-use crate::parked::Parked;
+use crate::parked::{Clock, Parked};
 use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named, StoreFault};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -14,6 +15,7 @@ use axum::{Extension, Json};
 use portcullis_policy::ledger::{self, Card};
 use portcullis_policy::name::AgentName;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -52,7 +54,10 @@ pub(super) async fn list(
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Fault> {
     let Query(wanted) = query.map_err(|error| Fault::bad("query", error.body_text()))?;
-    let filter = filter(&wanted)?;
+    let listed = json!([wanted.state, wanted.agent, wanted.run]).to_string();
+    let now_ms = Clock::system().wall_ms();
+    let listing = Listing { seal: &api.seal, admin: admin.name(), filter: &listed, now_ms };
+    let filter = filter(&wanted, &listing)?;
     let mut changes = api.parked.changes();
     if wanted.wait > 0 {
         let since = wanted.since.as_deref();
@@ -64,7 +69,8 @@ pub(super) async fn list(
     let revision = api.revision(*changes.borrow_and_update());
     let cards = api.parked.list(&filter).await.map_err(|error| unavailable(&error))?;
     let last = cards.last().filter(|_| cards.len() >= LIST_ITEMS_MAX as usize);
-    let cursor = last.map(|card| format!("{}.{}", card.created_ms(), card.id()));
+    let after = |card: &Card| Cursor { created_ms: card.created_ms(), id: card.id().to_owned() };
+    let cursor = last.map(|card| listing.page_after(&after(card)));
     let seen = cards.iter().filter(|card| admin.may_see(&card.asked().agent));
     let items = seen.map(|card| api.shown(card, &admin)).collect();
     Ok(Json(List { items, cursor, revision }).into_response())
@@ -117,7 +123,7 @@ async fn wait(api: &Api, changes: &mut tokio::sync::watch::Receiver<u64>, second
     let _ = timeout(limit, change).await;
 }
 
-fn filter(wanted: &Wanted) -> Result<Filter, Fault> {
+fn filter(wanted: &Wanted, listing: &Listing<'_>) -> Result<Filter, Fault> {
     let mut filter = Filter::default();
     for word in wanted.state.iter().flat_map(|states| states.split(',')) {
         let Some(state) = ledger::State::parse(word) else {
@@ -134,10 +140,7 @@ fn filter(wanted: &Wanted) -> Result<Filter, Fault> {
     }
     filter.runs.extend(wanted.run.clone());
     if let Some(cursor) = &wanted.cursor {
-        let cursor = cursor.split_once('.').and_then(|(created, id)| {
-            Some(Cursor { created_ms: created.parse().ok()?, id: id.to_owned() })
-        });
-        filter.after = Some(cursor.ok_or_else(|| {
+        filter.after = Some(listing.page_of(cursor).ok_or_else(|| {
             Fault::bad("cursor", "`cursor` is not one that an earlier list returned")
         })?);
     }

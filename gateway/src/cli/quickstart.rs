@@ -47,6 +47,12 @@ pub(super) fn prepare() -> Result<Quickstart, String> {
     Ok(Quickstart { folder })
 }
 
+/// The quickstart of this folder, if it was started before.
+pub(super) fn prepared() -> Option<Quickstart> {
+    let folder = Path::new(STATE_DIR).join("quickstart");
+    folder.join("gateway.yaml").exists().then_some(Quickstart { folder })
+}
+
 impl Quickstart {
     /// Its configuration; the environment may say otherwise.
     ///

@@ -92,6 +92,7 @@ fn refuse(error: &StartError) -> Exit {
         | StartError::Store(_)
         | StartError::Audit(_)
         | StartError::Private(_)
+        | StartError::Seal(_)
         | StartError::State { .. } => Exit::Unavailable,
     }
 }

@@ -36,8 +36,19 @@ fn card() -> Card {
 fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
     let help = Cli::command().render_long_help().to_string();
-    for word in ["serve", "check", "tools", "approvals", "approve", "deny", "config", "demo-server"]
-    {
+    for word in [
+        "serve",
+        "check",
+        "tools",
+        "approvals",
+        "approve",
+        "deny",
+        "config",
+        "keys",
+        "backup",
+        "doctor",
+        "demo-server",
+    ] {
         assert!(help.contains(word), "{word}");
     }
     assert!(help.contains("Exit codes: 0 done") && !help.contains("__child"));
@@ -60,7 +71,13 @@ fn commands_are_read() {
     assert_eq!(which, Demo::Notes);
     let nothing = Cli::try_parse_from(["portcullis"]).unwrap();
     assert!(nothing.command.is_none(), "it starts the gateway");
-    for bad in ["portcullis approve", "portcullis check a --config b", "portcullis tools"] {
+    for bad in [
+        "portcullis approve",
+        "portcullis check a --config b",
+        "portcullis tools",
+        "portcullis keys",
+        "portcullis keys rotate --state-dir a --key-file b",
+    ] {
         let code = Cli::try_parse_from(bad.split(' ')).unwrap_err().exit_code();
         assert_eq!(code, 2, "{bad}");
     }
@@ -175,4 +192,54 @@ async fn without_a_gateway_the_message_says_how_to_start_one() {
         format!("no gateway is running at {url} (start one with `portcullis serve`)")
     );
     assert_eq!(error.exit().code(), 69);
+}
+
+#[test]
+fn keys_are_rotated_and_listed_without_being_shown() {
+    let folder = std::env::temp_dir().join(format!("portcullis-keys-{}", std::process::id()));
+    let dir = folder.to_str().unwrap().to_owned();
+    let run = |verb: &str| {
+        let Command::Keys(command) = parse(&format!("portcullis keys {verb} --state-dir {dir}"))
+        else {
+            panic!()
+        };
+        keys::keys(&command)
+    };
+    assert_eq!(run("list").code(), 69, "there is none yet");
+    for _ in 0..3 {
+        assert_eq!(run("rotate"), Exit::Done);
+    }
+    assert_eq!(run("list"), Exit::Done);
+    let file = folder.join("keys/seal.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, "{}").unwrap();
+    assert_eq!((run("list").code(), run("rotate").code()), (78, 78));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(text.matches("\"id\"").count(), 2);
+}
+
+#[test]
+fn a_rotation_says_what_it_means() {
+    let second = std::time::Duration::from_secs(1);
+    let then = std::time::UNIX_EPOCH + 86_400 * second;
+    let now = then + 7_300 * second;
+    let line = |id: &str, created| crate::seal::KeyLine { id: id.to_owned(), created };
+    assert_eq!(
+        keys::listed(&[line("000000aa", now), line("000000bb", then)], now),
+        "000000aa  seals and opens  made 1970-01-02T02:01:40Z, 0 seconds ago\n\
+         000000bb  opens            made 1970-01-02T00:00:00Z, 2 hours ago\n"
+    );
+    let done = crate::seal::Rotation {
+        made: "000000cc".to_owned(),
+        kept: Some("000000aa".to_owned()),
+        dropped: Some("000000bb".to_owned()),
+    };
+    assert_eq!(
+        keys::rotated(&done, Path::new("keys/seal.json")),
+        "made     000000cc  it seals from now on\n\
+         kept     000000aa  what it sealed is still accepted\n\
+         dropped  000000bb  what it sealed is not accepted any more: sessions opened then must be \
+         opened again\n\
+         written to keys/seal.json; a running gateway takes it up within a second\n"
+    );
 }

@@ -1,7 +1,7 @@
 //! The configuration that holds, as a file that could be loaded again; without hashes of tokens.
 
 use super::setting::spell_size;
-use super::{Config, Durability, Principal, Role};
+use super::{Config, Durability, Principal, Role, StorePlace, UrlSource};
 use portcullis_policy::source::spell;
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -28,7 +28,9 @@ impl Config {
             self.policy.dirs.iter().map(|dir| quoted(&dir.display().to_string())).collect();
         writeln!(y, "  policy:\n    dirs: [{}]", dirs.join(", "))?;
         writeln!(y, "    strict: {}", self.policy.strict)?;
-        writeln!(y, "  store:\n    sqlite: {}", quoted(&self.in_state_dir(&self.store.sqlite)))?;
+        self.write_store(y)?;
+        let key_file = self.in_state_dir(&self.seal.key_file);
+        writeln!(y, "  seal:\n    keyFile: {}", quoted(&key_file))?;
         writeln!(y, "  audit:\n    dir: {}", quoted(&self.in_state_dir(&self.audit.dir)))?;
         let durability = match self.audit.durability {
             Durability::Os => "os",
@@ -41,6 +43,8 @@ impl Config {
         writeln!(y, "    tokenFile: {}", quoted(&tokens))?;
         self.write_principals(y)?;
         self.write_approval(y)?;
+        let (ttl, longest) = (spell(self.runs.ttl), spell(self.runs.ttl_max));
+        writeln!(y, "  runs:\n    ttl: {ttl}\n    ttlMax: {longest}")?;
         self.write_limits(y)
     }
 
@@ -49,22 +53,48 @@ impl Config {
         path.strip_prefix(&self.state_dir).unwrap_or(path).display().to_string()
     }
 
+    /// The address of a database without its user, password and parameters.
+    fn write_store(&self, y: &mut String) -> fmt::Result {
+        match &self.store.place {
+            StorePlace::Sqlite(file) => {
+                writeln!(y, "  store:\n    sqlite: {}", quoted(&self.in_state_dir(file)))?;
+            }
+            StorePlace::Postgres(url) => {
+                let (from, shown) = match url.from() {
+                    UrlSource::Literal => (quoted(&format!("postgres://{url}")), ""),
+                    UrlSource::Env(name) => (format!("{{fromEnv: {}}}", quoted(name)), url.shown()),
+                    UrlSource::File(path) => {
+                        let path = quoted(&path.display().to_string());
+                        (format!("{{fromFile: {path}}}"), url.shown())
+                    }
+                };
+                let note = if shown.is_empty() { "" } else { "   # " };
+                writeln!(y, "  store:\n    postgres:\n      url: {from}{note}{shown}")?;
+            }
+        }
+        let (cards, events) = (spell(self.store.retain.cards), spell(self.store.retain.events));
+        writeln!(y, "    retain:\n      cards: {cards}\n      events: {events}")
+    }
+
     fn write_principals(&self, y: &mut String) -> fmt::Result {
         if self.principals.is_empty() {
             return writeln!(y, "  admin:\n    principals: []");
         }
         writeln!(y, "  admin:\n    principals:")?;
         for Principal { name, role, sha256: _ } in &self.principals {
-            let (word, agents) = match role {
+            let (word, harness) = match role {
                 Role::Viewer => ("viewer", None),
                 Role::Approver => ("approver", None),
                 Role::Operator => ("operator", None),
-                Role::Harness(agents) => ("harness", Some(agents)),
+                Role::Harness { agents, also_approver } => {
+                    ("harness", Some((agents, also_approver)))
+                }
             };
             writeln!(y, "      - name: {}\n        role: {word}", quoted(name))?;
-            if let Some(agents) = agents {
+            if let Some((agents, also_approver)) = harness {
                 let agents: Vec<String> = agents.iter().map(|a| quoted(a.as_str())).collect();
                 writeln!(y, "        agents: [{}]", agents.join(", "))?;
+                writeln!(y, "        alsoApprover: {also_approver}")?;
             }
             writeln!(y, "        sha256: hidden")?;
         }

@@ -1,19 +1,18 @@
 //! From the wire to [`Config`], with the defaults and the checks of each key.
 
-use super::setting::{self, Settings, address, boolean, count, origin, size, time};
+use super::setting::{Settings, address, boolean, count, origin, path, size, time};
 use super::{
-    Approval, Audit, Auth, Config, ConfigError, Durability, Limits, Listen, Policy, Principal,
-    PublicUrl, Role, Store, accept, files, wire,
+    Approval, Audit, Auth, Config, ConfigError, Durability, Limits, Listen, Policy, PublicUrl,
+    Runs, accept, admins, files, place, wire,
 };
 use portcullis_policy::diagnostic::{Diagnostic, Location};
-use portcullis_policy::name::AgentName;
 use portcullis_policy::source::{
-    API_VERSION, Document, HOLD_MAX, SourceFile, did_you_mean, documents, parse,
+    API_VERSION, Document, HOLD_MAX, SourceFile, documents, parse, spell,
 };
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a call of an unknown client is held, if nothing else is said.
@@ -25,6 +24,13 @@ const RESULT_KEEP: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(24 * 3_600);
 /// Bounds of the time that a call is held.
 const HOLD: RangeInclusive<Duration> = Duration::ZERO..=HOLD_MAX;
+/// How long a run lives when its starter does not say, if nothing else is said.
+const RUN_TTL_DEFAULT: Duration = Duration::from_secs(3_600);
+/// How long a run lives at most, if nothing else is said.
+const RUN_TTL_MAX_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+/// Bounds of the life of a run.
+const RUN_TTL: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 3_600);
 /// Bounds of the size of requests.
 const REQUEST_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 30;
 /// Bounds of the size of results.
@@ -97,13 +103,14 @@ fn resolve(
     let listen = listen(s, &spec.listen);
     let state_dir = base.join(path(s, "stateDir", spec.state_dir.as_ref(), ".portcullis"));
     let audit_dir = path(s, "audit.dir", spec.audit.dir.as_ref(), "audit");
-    let sqlite = path(s, "store.sqlite", spec.store.sqlite.as_ref(), "state.db");
+    let store = place::store(s, &spec.store, (base, &state_dir));
     let token_file = path(s, "auth.tokenFile", spec.auth.token_file.as_ref(), "tokens.yaml");
     let loopback = spec.auth.loopback_without_token.as_ref();
     let config = Config {
         public_url: public_url(s, &spec.public_url, &listen),
         policy: policy(s, &spec.policy, base),
-        store: Store { sqlite: state_dir.join(sqlite) },
+        seal: place::seal(s, &spec.seal, (&state_dir, &store)),
+        store,
         audit: Audit {
             dir: state_dir.join(audit_dir),
             durability: s.value(
@@ -117,8 +124,9 @@ fn resolve(
             loopback_without_token: s.value("auth.loopbackWithoutToken", loopback, false, boolean),
             token_file: base.join(token_file),
         },
-        principals: principals(s, &spec.admin),
+        principals: admins::principals(s, &spec.admin),
         approval: approval(s, &spec.approval),
+        runs: runs(s, &spec.runs),
         limits: limits(s, &spec.limits),
         warnings: Vec::new(),
         listen,
@@ -127,13 +135,6 @@ fn resolve(
     settings.warn_of_near_misses();
     let (config, warnings) = accept(config, settings.found)?;
     Ok(Config { warnings, ..config })
-}
-
-fn path(s: &mut Settings<'_>, key: &str, text: Option<&wire::Text>, usual: &str) -> PathBuf {
-    s.value(key, text, PathBuf::from(usual), |text| match text.contains('\0') {
-        true => Err("a path has no NUL character".to_owned()),
-        false => Ok(PathBuf::from(text)),
-    })
 }
 
 fn durability(text: &str) -> Result<Durability, String> {
@@ -226,6 +227,21 @@ fn approval(s: &mut Settings<'_>, wire: &wire::Approval) -> Approval {
     Approval { unattended, hold, hold_clients, result_keep }
 }
 
+fn runs(s: &mut Settings<'_>, wire: &wire::Runs) -> Runs {
+    let longest = wire.ttl_max.as_ref();
+    let ttl_max = s.value("runs.ttlMax", longest, RUN_TTL_MAX_DEFAULT, time(RUN_TTL));
+    // A short `ttlMax` alone shortens what holds when nobody says.
+    let usual = RUN_TTL_DEFAULT.min(ttl_max);
+    let ttl = s.value("runs.ttl", wire.ttl.as_ref(), usual, time(RUN_TTL));
+    if ttl > ttl_max {
+        let (ttl, most) = (spell(ttl), spell(ttl_max));
+        let text = format!("`runs.ttl` is `{ttl}`, longer than `runs.ttlMax`, `{most}`");
+        let at = wire.ttl.as_ref().map_or_else(|| s.whole(), |text| s.place(text));
+        s.error("bad_value", &at, text);
+    }
+    Runs { ttl, ttl_max }
+}
+
 fn limits(s: &mut Settings<'_>, wire: &wire::Limits) -> Limits {
     let (requests, results) = (wire.request_bytes.as_ref(), wire.result_bytes.as_ref());
     let tools = wire.tools_per_server.as_ref();
@@ -238,67 +254,4 @@ fn limits(s: &mut Settings<'_>, wire: &wire::Limits) -> Limits {
         connections: s.value("limits.connections", connections, 10_000, count(1..=1_000_000)),
         tools_per_server: s.value("limits.toolsPerServer", tools, 10_000, count(1..=100_000)),
     }
-}
-
-fn principals(s: &mut Settings<'_>, wire: &wire::Admin) -> Vec<Principal> {
-    let mut principals: Vec<Principal> = Vec::new();
-    for entry in &wire.principals {
-        let at = s.place(&entry.name);
-        let name = entry.name.value.clone();
-        if name.trim().is_empty() || name.len() > 128 || name.contains(char::is_control) {
-            s.error("bad_name", &at, "a principal has a name of 1 to 128 visible characters");
-        }
-        let Some(sha256) = setting::sha256(&entry.sha256.value) else {
-            s.error("bad_value", &s.place(&entry.sha256), setting::SHA256_HINT);
-            continue;
-        };
-        let Some(role) = role(s, entry) else { continue };
-        if principals.iter().any(|other| other.name == name || other.sha256 == sha256) {
-            let text = "another principal has this name or token; each has its own";
-            s.error("duplicate_name", &at, text);
-        }
-        principals.push(Principal { name, role, sha256 });
-    }
-    principals
-}
-
-fn role(s: &mut Settings<'_>, entry: &wire::Principal) -> Option<Role> {
-    let (role, at) = (entry.role.value.as_str(), s.place(&entry.role));
-    let simple = match role {
-        "viewer" => Role::Viewer,
-        "approver" => Role::Approver,
-        "operator" => Role::Operator,
-        "harness" => return harness(s, entry, &at),
-        _ => {
-            let roles = ["viewer", "approver", "harness", "operator"];
-            let hint = did_you_mean(role, roles);
-            let text = format!(
-                "`{}` is none of `viewer`, `approver`, `harness`, `operator`{hint}",
-                role.escape_debug()
-            );
-            s.error("unknown_value", &at, text);
-            return None;
-        }
-    };
-    if let Some(agents) = entry.agents.as_ref().and_then(|agents| agents.value.first()) {
-        let text = format!("`agents` has no meaning for role `{role}`; remove it");
-        s.error("unknown_key", &s.place(agents), text);
-    }
-    Some(simple)
-}
-
-fn harness(s: &mut Settings<'_>, entry: &wire::Principal, at: &Location) -> Option<Role> {
-    let listed = entry.agents.as_ref().map(|agents| agents.value.as_slice()).unwrap_or_default();
-    if listed.is_empty() {
-        s.error("missing_key", at, "a harness needs `agents`, the list of agents it may start");
-        return None;
-    }
-    let mut agents = Vec::new();
-    for text in listed {
-        match AgentName::new(&text.value) {
-            Ok(name) => agents.push(name),
-            Err(error) => s.error("bad_name", &s.place(text), error.to_string()),
-        }
-    }
-    Some(Role::Harness(agents))
 }

@@ -3,9 +3,11 @@
 use super::wire::Text;
 use portcullis_policy::diagnostic::{Diagnostic, Location};
 use portcullis_policy::source::{Document, did_you_mean, duration};
+use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +33,7 @@ pub(super) struct Written {
 }
 
 impl Settings<'_> {
-    pub(super) fn place(&self, text: &Text) -> Location {
+    pub(super) fn place<T>(&self, text: &Spanned<T>) -> Location {
         self.document.map_or_else(|| self.whole(), |document| document.place(text))
     }
 
@@ -112,6 +114,13 @@ pub(super) fn twin(key: &str) -> String {
         name.push(if letter == '.' { '_' } else { letter.to_ascii_uppercase() });
     }
     name
+}
+
+pub(super) fn path(s: &mut Settings<'_>, key: &str, text: Option<&Text>, usual: &str) -> PathBuf {
+    s.value(key, text, PathBuf::from(usual), |text| match text.contains('\0') {
+        true => Err("a path has no NUL character".to_owned()),
+        false => Ok(PathBuf::from(text)),
+    })
 }
 
 pub(super) fn boolean(text: &str) -> Result<bool, String> {

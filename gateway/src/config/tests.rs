@@ -1,5 +1,7 @@
 //! What an operator writes, and what the gateway understands or answers.
 
+mod store;
+
 use super::*;
 use std::fmt::Write as _;
 use std::fs;
@@ -44,7 +46,9 @@ const FULL: &str = r#"listen: {agents: "127.0.0.1:1", admin: "127.0.0.1:2", obse
 publicUrl: {agents: "https://gateway.example/", admin: "http://admin.example:8080"}
 stateDir: state
 policy: {dirs: [policy, more], strict: true}
-store: {sqlite: cards.db}
+store: {sqlite: cards.db, retain: {cards: 30d, events: 1d}}
+seal: {keyFile: /etc/portcullis/seal.json}
+runs: {ttl: 30m, ttlMax: 2h}
 audit: {dir: /var/log/audit, durability: disk}
 auth: {loopbackWithoutToken: true, tokenFile: t.yaml}
 admin:
@@ -55,6 +59,7 @@ admin:
     - name: ci
       role: harness
       agents: [support]
+      alsoApprover: true
       sha256: 1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 approval: {unattended: true, hold: {default: 20s, clients: {claude-code: 55s}}, resultKeep: 1h}
 limits: {requestBytes: 1MiB, resultBytes: 2GiB, jsonDepth: 32, batch: 8, connections: 5, toolsPerServer: 7}
@@ -68,14 +73,20 @@ fn every_key_is_read() {
     assert_eq!(config.listen.observe.to_string(), "[::1]:3");
     assert_eq!(config.public_url.agents, "https://gateway.example");
     assert_eq!(config.policy.dirs, [folder.0.join("policy"), folder.0.join("more")]);
-    assert_eq!(config.store.sqlite, folder.0.join("state/cards.db"));
+    assert_eq!(config.store.place, StorePlace::Sqlite(folder.0.join("state/cards.db")));
+    assert_eq!(config.store.retain.cards, Duration::from_secs(30 * 24 * 3_600));
+    assert_eq!(config.store.retain.events, Duration::from_secs(24 * 3_600));
+    assert_eq!(config.seal.key_file, Path::new("/etc/portcullis/seal.json"));
+    let hour = Duration::from_secs(3_600);
+    assert_eq!(config.runs, Runs { ttl: hour / 2, ttl_max: hour * 2 });
     assert_eq!(config.audit.dir, Path::new("/var/log/audit"));
     assert_eq!(config.audit.durability, Durability::Disk);
     assert_eq!(config.auth.token_file, folder.0.join("t.yaml"));
     assert!(config.policy.strict && config.auth.loopback_without_token);
     assert_eq!(config.principals[0].role, Role::Approver);
     assert_eq!(config.principals[0].sha256[..2], [0x01, 0x23]);
-    assert_eq!(config.principals[1].role, Role::Harness(vec![AgentName::new("support").unwrap()]));
+    let agents = vec![AgentName::new("support").unwrap()];
+    assert_eq!(config.principals[1].role, Role::Harness { agents, also_approver: true });
     assert_eq!(config.approval.hold_clients["claude-code"], Duration::from_secs(55));
     assert_eq!(config.limits.result_bytes, 2 << 30);
     assert_eq!(config.warnings, []);
@@ -138,7 +149,6 @@ fn messages() {
     let cases = [
         ("misspelt key", gateway("listen: {agent: \"127.0.0.1:1\"}")),
         ("misspelt section", gateway("limit: {}")),
-        ("postgres", gateway("store: {postgres: {url: x}}")),
         ("foreign", gateway("policy: {foreign: []}")),
         ("kind", gateway("limits: {}").replace("Gateway", "Agent")),
         ("empty", String::new()),
@@ -162,21 +172,35 @@ fn messages() {
         ("role", gateway(&principal("name: a, role: aprover"))),
         ("harness without agents", gateway(&principal("name: a, role: harness"))),
         ("approver with agents", gateway(&principal("name: a, role: approver, agents: [b]"))),
+        (
+            "approver also approver",
+            gateway(&principal("name: a, role: approver, alsoApprover: true")),
+        ),
+        (
+            "also approver",
+            gateway(&principal("name: a, role: harness, agents: [b], alsoApprover: 1")),
+        ),
         ("hash", gateway(&principal("name: a, role: viewer")).replace("ab", "x")),
         ("empty name", gateway(&principal("name: \"\", role: viewer"))),
     ];
-    let mut page = String::new();
-    for (title, text) in &cases {
-        let path = folder.write("gateway.yaml", text);
-        let said = Config::load(Some(&path), &env(&[])).unwrap_err().to_string();
-        writeln!(page, "# {title}\n{}\n", said.replace(&format!("{}/", folder.0.display()), ""))
-            .unwrap();
-    }
+    let mut page = said(&folder, &cases);
     let bad = env(&[("PORTCULLIS_LIMITS_BATCH", "x"), ("PORTCULLIS_STATE_DIR", "")]);
     writeln!(page, "# environment\n{}", Config::load(None, &bad).unwrap_err()).unwrap();
     let missing = Config::load(Some(Path::new("nowhere/gateway.yaml")), &env(&[])).unwrap_err();
     writeln!(page, "\n# no such file\n{missing}").unwrap();
     insta::assert_snapshot!(page);
+}
+
+/// What is answered to each of these files.
+fn said(folder: &Folder, cases: &[(&str, String)]) -> String {
+    let mut page = String::new();
+    for (title, text) in cases {
+        let path = folder.write("gateway.yaml", text);
+        let said = Config::load(Some(&path), &env(&[])).unwrap_err().to_string();
+        writeln!(page, "# {title}\n{}\n", said.replace(&format!("{}/", folder.0.display()), ""))
+            .unwrap();
+    }
+    page
 }
 
 fn principal(start: &str) -> String {

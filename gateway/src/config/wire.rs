@@ -1,8 +1,11 @@
 //! The shape of `gateway.yaml` and `tokens.yaml`, key for key.
 
 use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde_saphyr::Spanned;
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A text and its place.
 pub(super) type Text = Spanned<String>;
@@ -24,6 +27,8 @@ pub(super) struct Spec {
     pub(super) state_dir: Option<Text>,
     pub(super) policy: Policy,
     pub(super) store: Store,
+    pub(super) seal: Seal,
+    pub(super) runs: Runs,
     pub(super) audit: Audit,
     pub(super) auth: Auth,
     pub(super) admin: Admin,
@@ -57,6 +62,48 @@ pub(super) struct Policy {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
     pub(super) sqlite: Option<Text>,
+    pub(super) postgres: Option<Postgres>,
+    pub(super) retain: Retain,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Postgres {
+    pub(super) url: Spanned<Source>,
+}
+
+/// A text that may be secret, or where to take it from.
+pub(super) enum Source {
+    Literal(String),
+    Env(String),
+    File(String),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+struct From {
+    from_env: Option<String>,
+    from_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Retain {
+    pub(super) cards: Option<Text>,
+    pub(super) events: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(super) struct Seal {
+    pub(super) key_file: Option<Text>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "camelCase")]
+pub(super) struct Runs {
+    pub(super) ttl: Option<Text>,
+    pub(super) ttl_max: Option<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -80,12 +127,13 @@ pub(super) struct Admin {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Principal {
     pub(super) name: Text,
     pub(super) role: Text,
     pub(super) sha256: Text,
     pub(super) agents: Option<Spanned<Vec<Text>>>,
+    pub(super) also_approver: Option<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -126,4 +174,45 @@ pub(super) struct Token {
     pub(super) agent: Text,
     pub(super) sha256: Text,
     pub(super) expires: Option<Text>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(_) => f.write_str("Literal(hidden)"),
+            Self::Env(name) => f.debug_tuple("Env").field(name).finish(),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Source {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(SourceVisitor)
+    }
+}
+
+struct SourceVisitor;
+
+impl<'de> Visitor<'de> for SourceVisitor {
+    type Value = Source;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, `{fromEnv: VARIABLE}` or `{fromFile: PATH}`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Source, E> {
+        Ok(Source::Literal(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Source, A::Error> {
+        let From { from_env, from_file } = From::deserialize(MapAccessDeserializer::new(map))?;
+        match (from_env, from_file) {
+            (Some(name), None) => Ok(Source::Env(name)),
+            (None, Some(path)) => Ok(Source::File(path)),
+            (Some(_), Some(_)) | (None, None) => {
+                Err(A::Error::custom("write exactly one of `fromEnv` and `fromFile`"))
+            }
+        }
+    }
 }

@@ -11,7 +11,9 @@ use crate::identity::{
 use crate::observe::Observe;
 use crate::parked::{Clock, ParkedSettings, Witness};
 use crate::runner;
+use crate::seal::{KeyFileError, Seal};
 use crate::shared::{Limits, Shared};
+use crate::store::Place;
 use crate::telemetry::Metrics;
 use crate::upstream::{UpstreamSettings, Upstreams};
 use crate::views::views;
@@ -113,7 +115,7 @@ fn settled_alone(audit: &Audit, card: &Card) {
 pub(super) fn api(
     shared: &Arc<Shared>,
     config: &Config,
-    (admins, findings): (Admins, Vec<Diagnostic>),
+    (admins, findings, seal): (Admins, Vec<Diagnostic>, Seal),
     address: SocketAddr,
 ) -> Api {
     Api {
@@ -123,6 +125,7 @@ pub(super) fn api(
         admins,
         hosts: Hosts::new(address, &[&config.public_url.admin]),
         views: views(shared.scopes.clone(), findings),
+        seal,
         stop: shared.stop.clone(),
         epoch: epoch(),
     }
@@ -183,13 +186,47 @@ pub(super) fn agent_tokens(
     Ok((Tokens::new(entries), made))
 }
 
+/// Where the store is. What this version cannot do is refused, never done by half.
+pub(super) fn place(config: &Config) -> Result<Place, StartError> {
+    let also = |principal: &config::Principal| match principal.role {
+        config::Role::Harness { also_approver, .. } => also_approver,
+        config::Role::Viewer | config::Role::Approver | config::Role::Operator => false,
+    };
+    if config.principals.iter().any(also) {
+        return Err(StartError::Unsupported(
+            "admin.principals.alsoApprover",
+            "alsoApprover: false",
+        ));
+    }
+    Ok(Place::from(&config.store.place))
+}
+
+impl From<&config::StorePlace> for Place {
+    fn from(place: &config::StorePlace) -> Self {
+        match place {
+            config::StorePlace::Sqlite(file) => Self::Sqlite(file.clone()),
+            config::StorePlace::Postgres(url) => Self::Postgres(url.reveal().to_owned()),
+        }
+    }
+}
+
+/// The sealing keys. Those of several gateways are never made by one of them.
+pub(super) fn seal(config: &Config) -> Result<Seal, KeyFileError> {
+    match config.store.place {
+        config::StorePlace::Sqlite(_) => Seal::from_file(&config.seal.key_file),
+        config::StorePlace::Postgres(_) => Seal::from_existing(&config.seal.key_file),
+    }
+}
+
 pub(super) fn principals(config: &Config) -> Vec<AdminEntry> {
     let entry = |principal: &config::Principal| AdminEntry {
         name: principal.name.clone(),
         role: match &principal.role {
             config::Role::Viewer => Role::Viewer,
             config::Role::Approver => Role::Approver,
-            config::Role::Harness(agents) => Role::Harness { agents: agents.clone() },
+            config::Role::Harness { agents, also_approver: _ } => {
+                Role::Harness { agents: agents.clone() }
+            }
             config::Role::Operator => Role::Operator,
         },
         hash: TokenHash::from(principal.sha256),

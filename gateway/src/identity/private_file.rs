@@ -39,7 +39,7 @@ pub enum PrivateFileError {
     },
 }
 
-pub(super) fn read(path: &Path) -> Result<String, PrivateFileError> {
+pub(crate) fn read(path: &Path) -> Result<String, PrivateFileError> {
     let failed = |source: io::Error| {
         if source.kind() == io::ErrorKind::NotFound {
             return PrivateFileError::Missing(path.to_owned());
@@ -65,7 +65,7 @@ pub(super) fn read(path: &Path) -> Result<String, PrivateFileError> {
 }
 
 /// Makes or replaces a file whole: a crash leaves the old one or the new one.
-pub(super) fn write(path: &Path, text: &str) -> Result<(), PrivateFileError> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), PrivateFileError> {
     replace(path, text).map_err(|source| PrivateFileError::Io { path: path.to_owned(), source })
 }
 

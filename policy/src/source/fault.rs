@@ -20,9 +20,7 @@ const FORESEEN: &[&str] = &[
     "callsPerDay",
     "tls",
     "oauth",
-    "postgres",
     "foreign",
-    "retain",
     "jwt",
 ];
 

@@ -13,6 +13,7 @@
 mod clis;
 mod conformance;
 mod corpus;
+mod doctor;
 mod envelope;
 mod identity;
 mod interop;
@@ -21,4 +22,5 @@ mod own_tools;
 mod park;
 mod pass_through;
 mod process;
+mod sessions;
 mod upstreams;

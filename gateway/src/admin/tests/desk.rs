@@ -4,6 +4,7 @@ use crate::admin::{Api, Hosts, Views, router};
 use crate::audit::{Audit, Durability};
 use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
 use crate::parked::{Caller, Executed, Parked, ParkedSettings, Runner};
+use crate::seal::Seal;
 use crate::store::{Filter, Store, StoreSettings};
 use crate::telemetry::Metrics;
 use portcullis_policy::canonical::{Digest, canonical};
@@ -71,6 +72,7 @@ pub(super) async fn desk(name: &str) -> Desk {
         admins,
         hosts: Hosts::new(address, &[]),
         views: views(),
+        seal: Seal::from_file(&folder.join("seal.json")).unwrap(),
         stop: stopped,
         epoch: "test".to_owned(),
     };
