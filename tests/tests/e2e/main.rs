@@ -14,6 +14,7 @@ mod clis;
 mod conformance;
 mod corpus;
 mod envelope;
+mod faults;
 mod identity;
 mod interop;
 mod observe;
