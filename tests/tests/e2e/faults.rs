@@ -8,6 +8,7 @@ mod cycle;
 mod damage;
 mod disk;
 mod kills;
+mod server;
 mod told;
 
 use portcullis_tests::house::{Folder, binary};

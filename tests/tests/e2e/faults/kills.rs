@@ -57,7 +57,7 @@ async fn check(stage: &Stage, amounts: &[u32], said: &Said) {
 }
 
 /// Kills the gateway of `stage` again and again, and settles what is left.
-async fn killed_at_random(mut stage: Stage) {
+pub(super) async fn killed_at_random(mut stage: Stage) {
     let mut known = 0;
     for round in 0..ROUNDS {
         stage.upstream.set(|offer| offer.call_delay = Duration::from_millis(random(200)));
