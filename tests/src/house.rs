@@ -5,6 +5,7 @@ use portcullis::config::Config;
 use portcullis::{Gateway, StartError};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,6 +14,9 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Where a gateway that is a process writes its log, in its folder.
+pub const LOG: &str = "gateway.log";
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
@@ -153,12 +157,22 @@ impl House {
     /// # Panics
     /// If it does not come up.
     pub async fn process(folder: Folder) -> Self {
+        Self::process_with(folder, &[]).await
+    }
+
+    /// The same with more environment. Its log is `gateway.log` in the folder.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub async fn process_with(folder: Folder, environment: &[(&str, &str)]) -> Self {
+        let log = OpenOptions::new().create(true).append(true).open(folder.path().join(LOG));
         let mut process = Command::new(binary())
             .args(["serve", "--config", "gateway.yaml"])
+            .envs(environment.iter().copied())
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log.unwrap_or_else(|e| fail(&e)))
             .kill_on_drop(true)
             .spawn()
             .unwrap_or_else(|e| fail(&e));

@@ -9,4 +9,6 @@ pub mod corpus;
 pub mod driver;
 pub mod fixture;
 pub mod house;
+pub mod postgres;
+pub mod strace;
 pub mod upstream;

@@ -60,6 +60,8 @@ pub struct Offer {
     pub behave: Behave,
     /// How long `tools/list` takes.
     pub list_delay: Duration,
+    /// How long `tools/call` takes, from when it is on record to its answer.
+    pub call_delay: Duration,
 }
 
 impl Offer {
@@ -75,6 +77,7 @@ impl Offer {
             modern: false,
             behave: Behave::Echo,
             list_delay: Duration::ZERO,
+            call_delay: Duration::ZERO,
         }
     }
 
@@ -224,7 +227,10 @@ async fn answer(
         return unsupported(id.get(), offer.modern);
     }
     match frame.method.as_str() {
-        "tools/call" => call(&offer, id.get(), &text).await,
+        "tools/call" => {
+            tokio::time::sleep(offer.call_delay).await;
+            call(&offer, id.get(), &text).await
+        }
         "tools/list" => {
             tokio::time::sleep(offer.list_delay).await;
             result(id.get(), &format!(r#"{{"tools":{}}}"#, offer.tools))

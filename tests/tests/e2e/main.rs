@@ -15,6 +15,7 @@ mod conformance;
 mod corpus;
 mod doctor;
 mod envelope;
+mod faults;
 mod identity;
 mod interop;
 mod observe;
