@@ -8,14 +8,16 @@ mod approvals;
 mod card;
 mod cursor;
 mod decision;
+mod runs;
+mod tokens;
 mod views;
 
-use crate::audit::Audit;
+use crate::decisions::Decisions;
 use crate::hosts::Hosts;
-use crate::identity::{Admin, AdminFailure, Admins};
+use crate::identity::{Admin, AdminFailure, IdentityError, Pass};
 use crate::parked::Parked;
+use crate::runs::{Credentials, Runs};
 use crate::seal::Seal;
-use crate::telemetry::Metrics;
 use answer::{Fault, strict};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -23,14 +25,14 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use card::CardView;
 use portcullis_policy::ledger::Card;
 use std::sync::Arc;
 use tokio::sync::watch;
 
+pub use crate::decisions::REASON_CHARS_MAX;
 pub use approvals::WAIT_SECONDS_MAX;
-pub use decision::REASON_CHARS_MAX;
 pub use views::{AgentView, AgentsView, DiagnosticsView, TitleView, Views, diagnostic_json};
 
 /// Largest request body, in bytes.
@@ -41,12 +43,12 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 pub struct Api {
     /// The cards.
     pub parked: Parked,
-    /// Where decisions go on record.
-    pub audit: Arc<Audit>,
-    /// Where decisions are counted.
-    pub metrics: Arc<Metrics>,
-    /// Who may use it.
-    pub admins: Admins,
+    /// Where they are decided.
+    pub decisions: Decisions,
+    /// The runs.
+    pub runs: Runs,
+    /// Who may use it, and the tokens of agents.
+    pub credentials: Credentials,
     /// The names of its listener.
     pub hosts: Hosts,
     /// What is in force.
@@ -76,6 +78,10 @@ pub fn router(api: Api) -> Router {
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one))
         .route("/v1/approvals/{id}/decision", post(decision::decide))
+        .route("/v1/runs", get(runs::list).post(runs::start))
+        .route("/v1/runs/{id}", get(runs::one).delete(runs::end))
+        .route("/v1/tokens", get(tokens::list).post(tokens::create))
+        .route("/v1/tokens/{id}", delete(tokens::revoke))
         .route("/v1/agents", get(views::agents))
         .route("/v1/agents/{agent}", get(views::agent))
         .route("/v1/diagnostics", get(views::diagnostics))
@@ -90,8 +96,17 @@ pub fn router(api: Api) -> Router {
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     let mut response = match enter(&api, request.headers()) {
         Ok(admin) => {
+            let pass = Pass::new([admin.lease().clone()]);
             request.extensions_mut().insert(admin);
-            next.run(request).await
+            tokio::select! {
+                biased;
+                response = next.run(request) => response,
+                // Its credential ended while it waited.
+                () = pass.over() => {
+                    let over = AdminFailure::Unauthorized(IdentityError::Expired);
+                    refused(&Refusal::Credential(over))
+                }
+            }
         }
         Err(refusal) => refused(&refusal),
     };
@@ -115,7 +130,7 @@ fn enter(api: &Api, headers: &HeaderMap) -> Result<Admin, Refusal> {
         (Some(_), Some(_)) => Some(""),
         (None, _) => None,
     };
-    api.admins.identify(value).map_err(Refusal::Credential)
+    api.credentials.admins().identify(value).map_err(Refusal::Credential)
 }
 
 fn refused(refusal: &Refusal) -> Response {

@@ -146,6 +146,50 @@ pub struct Decided<'a> {
     pub by: &'a str,
 }
 
+/// The beginning or the end of a run.
+#[derive(Debug, Clone, Copy)]
+pub enum RunChange<'a> {
+    /// It begins.
+    Started {
+        /// The run.
+        run: &'a str,
+        /// The agent.
+        agent: &'a AgentName,
+        /// The run above it.
+        parent: Option<&'a str>,
+        /// What it may reach, where that is less than its agent may.
+        narrow: Option<&'a str>,
+        /// Who started it, from authentication only.
+        by: &'a str,
+    },
+    /// It ended.
+    Ended {
+        /// The run.
+        run: &'a str,
+        /// The agent.
+        agent: &'a AgentName,
+        /// Why.
+        why: &'a str,
+        /// Who ended it, from authentication only.
+        by: &'a str,
+    },
+}
+
+/// A token that came or went. Nothing of the token itself is on record.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenChange<'a> {
+    /// The token's id.
+    pub token: &'a str,
+    /// What became of it: `created` or `revoked`.
+    pub change: &'static str,
+    /// Whose it is.
+    pub holder: &'a str,
+    /// `agent`, or an admin's role.
+    pub role: &'a str,
+    /// Who did it, from authentication only.
+    pub by: &'a str,
+}
+
 /// The answer of `decide`, as it is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -263,6 +307,46 @@ impl Audit {
         self.record("decision_void", Durability::Disk, |line| {
             write_decided(line, decided);
             line.text("why", why);
+        })
+    }
+
+    /// Puts the beginning or end of a run on disk. Blocks until the disk has it.
+    ///
+    /// # Errors
+    /// [`AuditError`] if it is not on disk; then the run may not begin.
+    pub fn run(&self, change: &RunChange<'_>) -> Result<(), AuditError> {
+        match change {
+            RunChange::Started { run, agent, parent, narrow, by } => {
+                self.record("run_started", Durability::Disk, |line| {
+                    line.text("agent", agent.as_str());
+                    line.text("run", run);
+                    line.maybe("parent", *parent);
+                    line.maybe("narrow", *narrow);
+                    line.text("by", by);
+                })
+            }
+            RunChange::Ended { run, agent, why, by } => {
+                self.record("run_ended", Durability::Disk, |line| {
+                    line.text("agent", agent.as_str());
+                    line.text("run", run);
+                    line.text("why", why);
+                    line.text("by", by);
+                })
+            }
+        }
+    }
+
+    /// Puts the coming or going of a token on disk. Blocks until the disk has it.
+    ///
+    /// # Errors
+    /// [`AuditError`] if it is not on disk; then the change may not take effect.
+    pub fn token(&self, change: &TokenChange<'_>) -> Result<(), AuditError> {
+        self.record("token", Durability::Disk, |line| {
+            line.text("token", change.token);
+            line.text("change", change.change);
+            line.text("holder", change.holder);
+            line.text("role", change.role);
+            line.text("by", change.by);
         })
     }
 

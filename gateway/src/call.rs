@@ -7,7 +7,7 @@ use crate::mcp::headers;
 use crate::mcp::sse::Body;
 use crate::own_tools::{self, OwnTool};
 use crate::record::Record;
-use crate::{park, reply, run};
+use crate::{children, park, reply, run};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use portcullis_policy::decide::{Ask, Decision, Refusal, decide};
@@ -41,6 +41,7 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
         Some(OwnTool::Describe) => {
             own(&asked, &own_tools::describe(asked.view(), arguments.as_ref()))
         }
+        Some(OwnTool::Child(tool)) => children::call(asked, tool, arguments.as_ref()).await,
         Some(OwnTool::ApprovalStatus) => park::collect(asked, headers, arguments.as_ref()).await,
         Some(OwnTool::Call) => {
             let limits = asked.shared.limits.json;

@@ -12,8 +12,10 @@ mod door;
 mod keys;
 mod list;
 mod quickstart;
+mod runs;
 mod screen;
 mod serve;
+mod token;
 mod tools;
 
 use crate::demo::{self, Demo};
@@ -29,7 +31,12 @@ pub use backup::BackupArgs;
 pub use doctor::DoctorArgs;
 pub use door::Door;
 pub use keys::{KeyPlace, KeysCommand};
+pub use runs::{RunsArgs, StartArgs, StopArgs};
 pub use screen::{complain, plain, print};
+pub use token::{
+    PrintFormat, RoleName, TokenCommand, TokenCreateArgs, TokenListArgs, TokenPrintArgs,
+    TokenRevokeArgs,
+};
 
 /// The file that is read when no `--config` names one, if it is there.
 pub const CONFIG_FILE: &str = "gateway.yaml";
@@ -92,6 +99,8 @@ Examples:
   portcullis approvals --watch                   calls that wait for a decision
   portcullis approve apr_7k2                     let one run, after seeing it whole
   portcullis deny apr_7k2 -m \"not this customer\"
+  portcullis token create --agent support        a credential that can be revoked
+  portcullis stop run_7k2                        end a run and all below it
   portcullis doctor                              is everything in order here?
   portcullis backup cards.db                     copy the store while the gateway runs
   portcullis keys rotate                         seal sessions and the like with a new key
@@ -123,6 +132,21 @@ pub enum Command {
     /// Refuse one waiting call; the agent reads the reason.
     #[command(after_help = "Example: portcullis deny apr_7k2 -m \"not this customer\"")]
     Deny(DenyArgs),
+    /// Make, list and revoke tokens of agents and admins.
+    Token {
+        /// What to do.
+        #[command(subcommand)]
+        what: TokenCommand,
+    },
+    /// List the live runs: who works, started by whom, until when.
+    #[command(after_help = "Example: portcullis runs --agent support")]
+    Runs(RunsArgs),
+    /// Start a run of an agent: a URL and a token of its own, until its time is over.
+    #[command(after_help = "Example: portcullis start --agent support --ttl 30m")]
+    Start(StartArgs),
+    /// Stop a run and everything below it: what waits is denied, what runs is cancelled.
+    #[command(after_help = "Example: portcullis stop run_7k2")]
+    Stop(StopArgs),
     /// Print the configuration in force, defaults and environment included, without secrets.
     #[command(after_help = "Example: portcullis config --config gateway.yaml")]
     Config(ConfigArgs),
@@ -286,6 +310,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Approvals(args) => wait_for(list::approvals(&args)),
         Command::Approve(args) => wait_for(decide::approve(&args)),
         Command::Deny(args) => wait_for(decide::deny(&args)),
+        Command::Token { what } => wait_for(token::token(&what)),
+        Command::Runs(args) => wait_for(runs::runs(&args)),
+        Command::Start(args) => wait_for(runs::start(&args)),
+        Command::Stop(args) => wait_for(runs::stop(&args)),
         Command::Doctor(args) => wait_for(doctor::doctor(&args)),
         Command::Backup(args) => wait_for(backup::back_up(&args)),
         Command::Keys(command) => keys::keys(&command),

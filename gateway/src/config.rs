@@ -15,6 +15,7 @@ mod wire;
 
 pub use files::{FILES_MAX, PolicyFiles, SET_BYTES_MAX, policy_files};
 pub use postgres::{PostgresUrl, UrlSource};
+pub(crate) use tokens::rfc3339_ms;
 pub use tokens::{TokenEntry, tokens};
 
 use portcullis_policy::diagnostic::{Diagnostic, Severity};

@@ -1,9 +1,10 @@
 //! What every request must pass before a byte of its body is understood: Host, Origin, route,
 //! credential, size.
 
-use crate::identity::Principal;
+use crate::identity::{Pass, Principal, Seat};
 use crate::mcp::sse::Body;
 use crate::reply;
+use crate::runs::LiveRun;
 use crate::scopes::Generation;
 use crate::shared::Shared;
 use bytes::{Bytes, BytesMut};
@@ -14,6 +15,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portcullis_policy::name::ServerName;
 use portcullis_policy::scope::{Scope, View};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +32,10 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Visit {
     /// Who asks.
     pub(crate) principal: Principal,
+    /// The run, if somebody started it.
+    pub(crate) run: Option<Arc<LiveRun>>,
+    /// How long the request may go on.
+    pub(crate) pass: Pass,
     /// The path as it came.
     pub(crate) path: String,
     /// The server of a one-server endpoint, in its canonical spelling.
@@ -43,6 +49,11 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
+    /// What the visitor may reach in another generation.
+    pub(crate) fn scope_in(&self, generation: &Generation) -> Option<Arc<Scope>> {
+        scope_in(generation, &self.principal, self.run.as_deref())
+    }
+
     /// What the agent sees at this endpoint.
     pub(crate) fn view(&self) -> &View {
         self.scope.view(self.server.as_ref()).unwrap_or(&self.scope.all)
@@ -53,7 +64,11 @@ impl Visit {
 ///
 /// # Errors
 /// The answer to send instead.
-pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response<Body>>> {
+pub(crate) fn enter(
+    shared: &Shared,
+    peer: IpAddr,
+    head: &Parts,
+) -> Result<Visit, Box<Response<Body>>> {
     if !shared.hosts.admit(&head.headers) {
         return Err(refuse(
             StatusCode::FORBIDDEN,
@@ -63,10 +78,11 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response
     let route = route(head).ok_or_else(|| {
         refuse(
             StatusCode::NOT_FOUND,
-            "no such endpoint; use /mcp, /a/AGENT/mcp or /a/AGENT/s/SERVER/mcp",
+            "no such endpoint; use /mcp, /a/AGENT/mcp, /a/AGENT/s/SERVER/mcp or the same with /r/RUN after the agent",
         )
     })?;
-    let principal = shared.identify(&head.headers).map_err(|error| {
+    let from = (peer, route.agent);
+    let principal = shared.identify(&head.headers, from).map_err(|error| {
         shared.metrics.unidentified(error.reason());
         tracing::info!(reason = error.reason(), "a credential was not accepted");
         Box::new(reply::unauthorized())
@@ -77,8 +93,9 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response
             "this token belongs to another agent than the URL names; use that agent's URL or /mcp",
         ));
     }
+    let run = run_of(shared, &principal, route.run)?;
     let generation = shared.scopes.snapshot();
-    let Some(scope) = generation.scopes.get(&principal.agent).map(Arc::clone) else {
+    let Some(scope) = scope_in(&generation, &principal, run.as_deref()) else {
         return Err(refuse(
             StatusCode::FORBIDDEN,
             "no policy file defines the agent of this token, so it may use nothing; define it or remove its token",
@@ -95,8 +112,20 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response
             refuse(StatusCode::NOT_FOUND, &text)
         })?),
     };
+    let mut principal = principal;
+    let mut leases = vec![principal.lease.clone()];
+    if let Some(run) = &run {
+        principal.run.clone_from(&run.id);
+        leases.extend((principal.seat == Seat::Unnamed).then(|| run.lease.clone()));
+    }
+    let pass = Pass::new(leases);
+    if pass.is_closed() {
+        return Err(Box::new(reply::unauthorized()));
+    }
     Ok(Visit {
         principal,
+        run,
+        pass,
         path: head.uri.path().to_owned(),
         server,
         generation,
@@ -105,13 +134,56 @@ pub(crate) fn enter(shared: &Shared, head: &Parts) -> Result<Visit, Box<Response
     })
 }
 
+// The run that was started: the token's own, or the one in the path of an agent that may enter
+// it. Another agent's run, an ended one and none at all are answered alike.
+fn run_of(
+    shared: &Shared,
+    principal: &Principal,
+    named: Option<&str>,
+) -> Result<Option<Arc<LiveRun>>, Box<Response<Body>>> {
+    let id = match (principal.seat, named) {
+        (Seat::Unnamed | Seat::Loopback, None) => return Ok(None),
+        (Seat::Run, None) => principal.run.as_str(),
+        (Seat::Unnamed | Seat::Run | Seat::Loopback, Some(id)) => id,
+    };
+    let foreign = match principal.seat {
+        Seat::Unnamed => false,
+        Seat::Run => id != principal.run,
+        Seat::Loopback => true,
+    };
+    let run = shared
+        .table
+        .find(id)
+        .filter(|run| !foreign && !run.unnamed && run.agent == principal.agent);
+    match run {
+        Some(run) => Ok(Some(run)),
+        None => Err(refuse(
+            StatusCode::NOT_FOUND,
+            "you have no such run, or it has ended; ask whoever started it for a new one",
+        )),
+    }
+}
+
+fn scope_in(
+    generation: &Generation,
+    principal: &Principal,
+    run: Option<&LiveRun>,
+) -> Option<Arc<Scope>> {
+    match run {
+        Some(run) => run.scope(generation),
+        None => generation.scopes.get(&principal.agent).map(Arc::clone),
+    }
+}
+
 fn one_server(scope: &Scope, name: &str) -> Option<ServerName> {
     let name = ServerName::new(name).ok()?;
     scope.servers.get_key_value(&name).map(|(canonical, _)| canonical.clone())
 }
 
+#[derive(Default)]
 struct Route<'a> {
     agent: Option<&'a str>,
+    run: Option<&'a str>,
     server: Option<&'a str>,
 }
 
@@ -121,14 +193,21 @@ fn route(head: &Parts) -> Option<Route<'_>> {
         return None;
     }
     let mut parts = head.uri.path().strip_prefix('/')?.split('/');
-    let parts: [Option<&str>; 6] = std::array::from_fn(|_| parts.next());
-    match parts {
-        [Some("mcp"), None, ..] => Some(Route { agent: None, server: None }),
-        [Some("a"), Some(agent), Some("mcp"), None, ..] => {
-            Some(Route { agent: Some(agent), server: None })
+    let parts: [Option<&str>; 8] = std::array::from_fn(|_| parts.next());
+    let (route, rest): (Route<'_>, &[Option<&str>]) = match &parts {
+        [Some("a"), agent @ Some(_), Some("r"), run @ Some(_), rest @ ..] => {
+            (Route { agent: *agent, run: *run, server: None }, rest)
         }
-        [Some("a"), Some(agent), Some("s"), Some(server), Some("mcp"), None] => {
-            Some(Route { agent: Some(agent), server: Some(server) })
+        [Some("a"), agent @ Some(_), rest @ ..] => {
+            (Route { agent: *agent, ..Route::default() }, rest)
+        }
+        [Some("mcp"), None, ..] => return Some(Route::default()),
+        _ => return None,
+    };
+    match rest {
+        [Some("mcp"), None, ..] => Some(route),
+        [Some("s"), server @ Some(_), Some("mcp"), None, ..] => {
+            Some(Route { server: *server, ..route })
         }
         _ => None,
     }

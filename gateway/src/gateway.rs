@@ -1,36 +1,37 @@
 //! Puts the gateway together and runs it until it is told to stop.
 
 mod parts;
+mod running;
+mod state;
 
 use crate::admin::{self, Api};
-use crate::audit::{Audit, AuditError};
+use crate::audit::AuditError;
 use crate::config::{self, Config, ConfigError};
+use crate::decisions::Decisions;
 use crate::hold::HoldTable;
 use crate::hosts::Hosts;
-use crate::identity::{Admins, PrivateFileError, QuickstartError, Token};
+use crate::identity::{PrivateFileError, QuickstartError, Token};
 use crate::listener;
 use crate::observe::{self, Observe};
-use crate::parked::{Clock, Parked};
-use crate::runner::{Sending, runner};
 use crate::scopes::{self, Scopes};
 use crate::seal::KeyFileError;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
-use crate::store::{Store, StoreFault, StoreSettings};
+use crate::store::StoreFault;
 use crate::telemetry::{Metrics, Reachable};
 use crate::upstream::UpstreamError;
-use crate::usage::Counters;
 use parking_lot::Mutex;
 use parts::Listeners;
 use portcullis_policy::definition::Definition;
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
 use portcullis_policy::name::AgentName;
 use portcullis_policy::source::{SourceFile, read};
+use running::Running;
+use state::State;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -79,9 +80,6 @@ pub enum StartError {
     /// The tokens made at the first start cannot be read or made.
     #[error(transparent)]
     Tokens(#[from] QuickstartError),
-    /// The configuration asks for something this version does not have; better none than half.
-    #[error("`{0}` is not supported yet; write `{1}`")]
-    Unsupported(&'static str, &'static str),
     /// A server's definition cannot be used.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -158,69 +156,52 @@ impl Gateway {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub async fn bind_as(config: Config, executable: PathBuf) -> Result<Self, StartError> {
-        let place = parts::place(&config)?;
         let (definition, findings) = read_policy(&config)?;
-        if config.auth.loopback_without_token {
-            return Err(StartError::Unsupported(
-                "auth.loopbackWithoutToken",
-                "loopbackWithoutToken: false",
-            ));
-        }
         parts::report(config.warnings.iter().chain(&findings));
         parts::state_dir(&config)?;
         let listeners = Listeners::bind(&config).await?;
         let names: Vec<AgentName> = definition.agents.keys().cloned().collect();
-        let (tokens, made) = parts::agent_tokens(&config, &names)?;
-        let admins = Admins::open(&config.state_dir, parts::principals(&config))?;
-        let audit = Arc::new(Audit::open(&config.audit.dir, parts::durability(&config))?);
-        let store = Store::open(&StoreSettings::at(place)).await?;
-        let (seal, clock) = (parts::seal(&config)?, Clock::system());
-        let ended = store.ended_sessions(clock.wall_ms()).await?;
-        let metrics = Arc::new(Metrics::new());
+        let state = State::open(&config, &names).await?;
         let upstreams = parts::upstreams(&definition, &config, executable)?;
         upstreams.settle(SETTLE).await;
         let (scopes, follow) =
             scopes::follow_catalogue(Arc::new(definition), upstreams.catalogue());
-        let requests = Arc::new(AtomicU64::new(0));
-        let counters = Arc::new(Counters::new(config.approval.unattended));
-        let runner = runner(Sending {
-            scopes: scopes.clone(),
-            upstreams: upstreams.clone(),
-            audit: Arc::clone(&audit),
-            requests: Arc::clone(&requests),
-            counters: Arc::clone(&counters),
-        });
-        let settings = parts::parked_settings(&config, &metrics, &audit);
-        let parked = Parked::open(store.clone(), settings, runner).await?;
+        let address = listeners.addresses.agents;
+        let running = Running::begin(&config, &state, (&scopes, &upstreams), address).await?;
+        let Running { table, requests, counters, parked, runs, credentials, clock } = running;
+        let State { tokens, made, audit, store, seal, metrics, .. } = state;
+        let ended = store.ended_sessions(clock.wall_ms()).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
+            decisions: Decisions::new(parked.clone(), Arc::clone(&audit), Arc::clone(&metrics)),
             scopes,
             sessions: Sessions::new(seal.clone(), ended, clock),
-            store: store.clone(),
+            store,
             upstreams,
             parked,
             audit,
             metrics,
             tokens,
+            loopback: parts::loopback(&config),
+            table,
+            runs,
             limits: parts::limits(&config),
-            hosts: Hosts::new(listeners.addresses.agents, &[&config.public_url.agents]),
+            hosts: Hosts::new(address, &[&config.public_url.agents]),
             hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
             counters,
             left: Mutex::new(JoinSet::new()),
             stop: stopping,
             requests,
         });
-        let api = parts::api(
-            &shared,
-            &config,
-            (admins, findings, seal.clone()),
-            listeners.addresses.admin,
-        );
-        let observe_state = parts::observe(&shared, listeners.addresses.observe);
         let mut tasks = JoinSet::new();
+        tasks.spawn(shared.runs.clone().keep_time());
+        tasks.spawn(credentials.clone().keep_time());
         tasks.spawn(follow);
         tasks.spawn(gauges(Arc::clone(&shared)));
         tasks.spawn(seal.follow(&config.seal.key_file));
+        let admin = listeners.addresses.admin;
+        let api = parts::api(&shared, &config, (credentials, findings, seal), admin);
+        let observe_state = parts::observe(&shared, listeners.addresses.observe);
         Ok(Self { listeners, shared, api, observe_state, stop, tasks, tokens: made })
     }
 
@@ -260,6 +241,7 @@ impl Gateway {
         shared.upstreams.shutdown().await;
         tasks.shutdown().await;
         observing.shutdown().await;
+        shared.store.close().await;
         tracing::info!("stopped");
     }
 }
@@ -290,6 +272,10 @@ async fn gauges(shared: Arc<Shared>) {
         let parked: u32 =
             generation.scopes.keys().map(|agent| shared.parked.parked_count(agent)).sum();
         shared.metrics.parked(parked as usize);
+        shared.metrics.runs(shared.table.count());
+        for (kind, rows) in shared.parked.pruned().kinds() {
+            shared.metrics.pruned(kind, rows);
+        }
         for state in shared.upstreams.states() {
             let reachable = if state.up.is_some() { Reachable::Up } else { Reachable::Down };
             shared.metrics.upstream(&state.name, reachable);

@@ -4,6 +4,8 @@
 //! principal, and why a credential failed is for the log: the caller reads one text.
 
 mod admins;
+mod lease;
+mod loopback;
 pub(crate) mod private_file;
 mod quickstart;
 mod token;
@@ -16,10 +18,12 @@ pub use admins::{
     Admin, AdminEntry, AdminFailure, Admins, FAILURES_PER_MINUTE_MAX, OPERATOR_TOKEN_FILE, Role,
     read_operator_token,
 };
+pub use lease::{Lease, Pass, Stay};
+pub use loopback::{Loopback, loopback_run};
 pub use private_file::PrivateFileError;
 pub use quickstart::{QUICKSTART_TOKENS_FILE, QuickstartError, quickstart_tokens};
 pub use token::{Kind, Token, TokenHash};
-pub use tokens::{TokenEntry, Tokens};
+pub use tokens::{Source, TokenEntry, Tokens, Turnover};
 
 /// What anyone reads whose credential is not accepted, whatever the reason.
 pub const UNAUTHORIZED_TEXT: &str =
@@ -66,31 +70,63 @@ pub struct Principal {
     pub agent: AgentName,
     /// A short name of the credential for logs; the token cannot be told from it.
     pub credential: String,
-    /// The agent's unnamed run: one for each credential.
+    /// The run the credential is for: its own unnamed run, or the one it was made for.
     pub run: String,
+    /// Which of the two.
+    pub seat: Seat,
+    /// How long the credential counts.
+    pub lease: Lease,
+}
+
+/// What a credential is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// An agent: the run is the one that nobody started.
+    Unnamed,
+    /// One run.
+    Run,
+    /// An agent that proved nothing but where it is.
+    Loopback,
 }
 
 impl Principal {
-    fn of(agent: &AgentName, hash: &TokenHash) -> Self {
+    fn of(token: &TokenEntry) -> Self {
+        let hash = &token.hash;
         let credential = Digest::of_parts(&[b"credential", hash.as_bytes()]).short(12);
-        let run = Digest::of_parts(&[b"unnamed run", hash.as_bytes()]).short(32);
-        let run = u128::from_str_radix(&run, 16).unwrap_or_default();
-        Self { agent: agent.clone(), credential, run: format!("run_{}", token::base32(run)) }
+        let (run, seat, lease) = match &token.source {
+            Source::Configured | Source::Minted { run: None, .. } => {
+                (unnamed_run(&token.agent, hash), Seat::Unnamed, Lease::new())
+            }
+            Source::Minted { run: Some(run), .. } => (run.clone(), Seat::Unnamed, Lease::new()),
+            Source::Run { id, lease } => (id.clone(), Seat::Run, lease.clone()),
+        };
+        Self { agent: token.agent.clone(), credential, run, seat, lease }
     }
+}
+
+/// The id of the run of a credential that nobody started. A token that changes hands has another
+/// one.
+#[must_use]
+pub fn unnamed_run(agent: &AgentName, hash: &TokenHash) -> String {
+    let agent = agent.as_str().to_ascii_lowercase();
+    let run = Digest::of_parts(&[b"unnamed run", agent.as_bytes(), hash.as_bytes()]).short(32);
+    let run = u128::from_str_radix(&run, 16).unwrap_or_default();
+    format!("run_{}", token::base32(run))
 }
 
 /// The token in the value of an `Authorization` header.
 ///
 /// # Errors
 /// [`IdentityError::Missing`] without a header, [`IdentityError::Malformed`] for anything but
-/// one bearer token of `kind`.
-pub fn bearer(header: Option<&str>, kind: Kind) -> Result<Token, IdentityError> {
+/// one bearer token of one of `kinds`.
+pub fn bearer(header: Option<&str>, kinds: &[Kind]) -> Result<Token, IdentityError> {
     let header = header.ok_or(IdentityError::Missing)?;
     let (scheme, token) = header.split_once(' ').ok_or(IdentityError::Malformed)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
         return Err(IdentityError::Malformed);
     }
-    Token::parse(token.trim_matches(' '), kind).ok_or(IdentityError::Malformed)
+    let token = token.trim_matches(' ');
+    kinds.iter().find_map(|kind| Token::parse(token, *kind)).ok_or(IdentityError::Malformed)
 }
 
 /// `prefix` and 26 random characters: 128 bits that nobody guesses.

@@ -7,6 +7,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -42,10 +43,10 @@ pub(crate) async fn serve_agents(
             () = stopped(&mut stop) => break,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let (shared, stop) = (Arc::clone(&shared), stop.clone());
                 connections.spawn(async move {
-                    connection(stream, shared, stop).await;
+                    connection((stream, peer.ip()), shared, stop).await;
                     drop(slot);
                 });
             }
@@ -71,7 +72,11 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopped| *stopped).await;
 }
 
-async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+async fn connection(
+    (stream, peer): (TcpStream, IpAddr),
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "setting TCP_NODELAY failed");
     }
@@ -79,7 +84,7 @@ async fn connection(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Rec
         let shared = Arc::clone(&shared);
         // Boxed: the future of a request is large, and would be moved several times.
         Box::pin(async move {
-            Ok::<http::Response<Body>, Infallible>(serve::serve(shared, request).await)
+            Ok::<http::Response<Body>, Infallible>(serve::serve(shared, peer, request).await)
         })
     });
     let served = http1::Builder::new()

@@ -1,8 +1,9 @@
-//! The gateway's own tools: `search`, `describe`, `call` and `approval_status`.
+//! The gateway's own tools: `search`, `describe`, `call`, `approval_status`, and those of parents.
 //!
 //! They show and reach what the agent's view holds and nothing else; the names cannot collide
 //! with those of servers, which hold `__`.
 
+use crate::children::{self, ChildTool};
 use crate::door::Visit;
 use crate::mcp::answer::{Remedy, tool_error, tool_text};
 use crate::mcp::envelope::{Raw, member_of};
@@ -31,6 +32,8 @@ pub(crate) enum OwnTool {
     Call,
     /// Collects a call that waited for an approval.
     ApprovalStatus,
+    /// One for agents that start others.
+    Child(ChildTool),
 }
 
 const SEARCH: &str = r#"{"name":"search","title":"Search tools","description":"Finds tools you may use by what they do. Returns names to pass to `describe` and `call`, the servers in your scope, and what is granted but not there. An empty list of matches means that no tool you may use fits.","inputSchema":{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do, or its name"},"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"Most matches to return"}},"required":["query"]},"annotations":{"readOnlyHint":true,"openWorldHint":false}}"#;
@@ -53,6 +56,7 @@ pub(crate) fn listed(visit: &Visit) -> String {
     if visit.view().may_park() {
         entries.push(Cow::Owned(approval_status(status_name(visit))));
     }
+    entries.extend(children::listed(visit).into_iter().map(Cow::Owned));
     entries.join(",")
 }
 
@@ -63,7 +67,7 @@ pub(crate) fn find(visit: &Visit, name: &str) -> Option<OwnTool> {
         "describe" if offers_search(visit) => Some(OwnTool::Describe),
         "call" if offers_search(visit) => Some(OwnTool::Call),
         _ if name == status_name(visit) && visit.view().may_park() => Some(OwnTool::ApprovalStatus),
-        _ => None,
+        _ => children::find(visit, name).map(OwnTool::Child),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::mcp::answer::{self, Remedy, tool_error};
 use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::progress;
 use crate::mcp::sse::{Body, EventSender, Gone};
-use crate::parked::{AttachError, ParkError, Settlement, Ticket, TicketEvent};
+use crate::parked::{AttachError, Origin, ParkError, Settlement, Ticket, TicketEvent};
 use crate::record::{Ending, Record};
 use crate::serve::takes_stream;
 use crate::sessions::InFlight;
@@ -35,14 +35,29 @@ pub(crate) async fn park(
     mut record: Record,
 ) -> Response<Body> {
     record.parks(&request);
-    let parked = asked.shared.parked.park(&asked.caller(), request, &asked.visit.scope).await;
-    match parked {
+    if let Err(error) = asked.shared.runs.ensure(&asked.visit.principal).await {
+        return unparked(&asked, record, error);
+    }
+    let origin =
+        Origin { above: asked.shared.above(&asked.visit), scope: Arc::clone(&asked.visit.scope) };
+    match asked.shared.parked.park(&asked.caller(), request, origin).await {
         Ok(ticket) => hold(asked, headers, ticket, record).await,
-        Err(ParkError::Full(refusal)) => {
+        Err(error) => unparked(&asked, record, error),
+    }
+}
+
+fn unparked(asked: &Asked, mut record: Record, error: ParkError) -> Response<Body> {
+    match error {
+        ParkError::Full(refusal) => {
             record.refuse(refusal.reason);
-            refused(&asked, &refusal)
+            refused(asked, &refusal)
         }
-        Err(error @ (ParkError::Store(_) | ParkError::Random(_) | ParkError::Stopping)) => {
+        ParkError::RunEnded => {
+            record.finish(Ending::Settled(State::Stopped));
+            let text = "This run has ended, so the call did not run and was not queued.";
+            own(asked, &tool_error(text, Remedy::Unavailable, None))
+        }
+        ParkError::Store(_) | ParkError::Random(_) | ParkError::Stopping => {
             record.finish(Ending::StoreFailed);
             tracing::error!(%error, "a call could not be parked");
             let text = "the approval store is unavailable, so this call did not run and was not queued; try again later";

@@ -7,8 +7,12 @@
 mod clock;
 mod execute;
 mod join;
+mod lanes;
 mod memory;
+mod outcome;
+mod settings;
 mod step;
+mod stop;
 mod sweep;
 mod tasks;
 mod ticket;
@@ -16,24 +20,24 @@ mod ticket;
 #[cfg(test)]
 mod tests;
 
-use crate::store::{Filter, Named, Store, StoreFault};
-use bytes::Bytes;
+use crate::store::{Filter, Named, Pruned, RunRow, Store, StoreFault};
+use lanes::Lanes;
 use memory::Memory;
 use portcullis_policy::canonical::Digest;
 use portcullis_policy::decide::{Permit, Refusal, Request};
-use portcullis_policy::definition::Approver;
-use portcullis_policy::ledger::{Approved, Card, Decider, State, Verdict};
+use portcullis_policy::ledger::{Ancestor, Approved, Card, Decider, Verdict};
 use portcullis_policy::name::AgentName;
 use portcullis_policy::scope::Scope;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tasks::Tasks;
 use tokio::sync::watch;
 
 pub use clock::{Clock, ManualClock};
 pub use memory::ProgressSender;
+pub use outcome::{AttachError, DecideError, Executed, ParkError, Settlement, StopError};
+pub use settings::{ParkedSettings, Witness};
 pub use ticket::{Ticket, TicketEvent};
 
 /// Largest answer that is kept for a caller that is not there.
@@ -48,53 +52,22 @@ pub struct Caller {
     pub run: String,
 }
 
-/// Times.
+/// Where a call comes from, as its card keeps it.
 #[derive(Debug, Clone)]
-pub struct ParkedSettings {
-    /// How long an answer waits for a caller that is not there.
-    pub result_keep: Duration,
-    /// How long settled cards stay readable.
-    pub card_keep: Duration,
-    /// How long shutdown waits for calls that run.
-    pub drain: Duration,
-    /// What time it is.
-    pub clock: Clock,
-    /// Sees every card that was parked and every step that counts; the version tells the order.
-    pub witness: Witness,
+pub struct Origin {
+    /// The runs above the caller's, the nearest first.
+    pub above: Vec<Ancestor>,
+    /// The scope that parked it; it sets how many calls may be parked.
+    pub scope: Arc<Scope>,
 }
 
-/// Someone who is shown each card as it was committed: for audit and metrics.
-#[derive(Clone)]
-pub struct Witness(Arc<dyn Fn(&Card) + Send + Sync>);
-
-impl Witness {
-    /// Shows the cards to `see`, which must not wait for anything.
-    #[must_use]
-    pub fn new(see: impl Fn(&Card) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(see))
-    }
-
-    fn see(&self, card: &Card) {
-        (self.0)(card);
-    }
-}
-
-impl fmt::Debug for Witness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Witness")
-    }
-}
-
-impl Default for ParkedSettings {
-    fn default() -> Self {
-        Self {
-            result_keep: Duration::from_secs(10 * 60),
-            card_keep: Duration::from_secs(90 * 24 * 60 * 60),
-            drain: Duration::from_secs(30),
-            clock: Clock::system(),
-            witness: Witness::new(|_| {}),
-        }
-    }
+/// What ended together, in one transaction.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    /// The runs, the one that was named first.
+    pub runs: Vec<RunRow>,
+    /// The cards, as they are now.
+    pub cards: Vec<Card>,
 }
 
 /// A call under way.
@@ -118,121 +91,6 @@ impl fmt::Debug for Runner {
     }
 }
 
-/// How a call that was started ended.
-#[derive(Debug, Clone)]
-pub enum Executed {
-    /// The server answered.
-    Result {
-        /// The JSON-RPC `result` member.
-        raw: Bytes,
-        /// True if the tool says it failed.
-        is_error: bool,
-    },
-    /// The server answered with an error.
-    Error {
-        /// The JSON-RPC `error` member.
-        raw: Bytes,
-    },
-    /// No byte left the gateway.
-    NotSent {
-        /// Why, as a clause.
-        text: String,
-    },
-    /// Something left and no answer came.
-    Unknown {
-        /// What happened, as a clause.
-        text: String,
-    },
-}
-
-/// What a caller gets for a parked call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settlement {
-    /// The answer of the server.
-    Result {
-        /// The JSON-RPC `result` member.
-        raw: Bytes,
-        /// True if the tool says it failed.
-        is_error: bool,
-    },
-    /// The error of the server.
-    Error {
-        /// The JSON-RPC `error` member.
-        raw: Bytes,
-    },
-    /// It did not run.
-    NotRun {
-        /// Where the card ended.
-        state: State,
-        /// For the caller.
-        text: String,
-    },
-    /// It may have run.
-    Unknown {
-        /// For the caller.
-        text: String,
-    },
-    /// It ran, and its answer is not there any more.
-    NotKept {
-        /// For the caller.
-        text: String,
-    },
-}
-
-/// Why a call was not parked.
-#[derive(Debug, thiserror::Error)]
-pub enum ParkError {
-    /// The agent has as many parked calls as its policy allows.
-    #[error("{0}")]
-    Full(Refusal),
-    /// The store did not take it.
-    #[error(transparent)]
-    Store(#[from] StoreFault),
-    /// No random number for an id.
-    #[error("the system gives no random numbers: {0}")]
-    Random(getrandom::Error),
-    /// The gateway is shutting down.
-    #[error("the gateway is shutting down")]
-    Stopping,
-}
-
-/// Why a caller was not attached to a card.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// No card of that id, or it is not the caller's: these are not told apart.
-    #[error("there is no such approval")]
-    Unknown,
-    /// The store could not be read.
-    #[error(transparent)]
-    Store(#[from] StoreFault),
-    /// The gateway is shutting down.
-    #[error("the gateway is shutting down")]
-    Stopping,
-}
-
-/// Why a decision had no effect.
-#[derive(Debug, thiserror::Error)]
-pub enum DecideError {
-    /// No card of that id.
-    #[error("there is no such approval")]
-    Unknown,
-    /// It came too late; the card says what was decided or became of it.
-    #[error("approval `{}` is {} already", .0.id(), .0.state().as_str())]
-    Settled(Box<Card>),
-    /// The decision was made on other arguments than the card's.
-    #[error("the digest is not that of the card; read the card again and decide on what it shows")]
-    WrongDigest,
-    /// The policy does not let this role decide.
-    #[error("the policy does not let the {} decide this call", portcullis_policy::ledger::words::role(*.0))]
-    NotApprover(Approver),
-    /// The store did not take it; nothing runs.
-    #[error(transparent)]
-    Store(#[from] StoreFault),
-    /// The gateway is shutting down; the card stays as it is.
-    #[error("the gateway is shutting down")]
-    Stopping,
-}
-
 /// All parked calls of the gateway. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Parked {
@@ -248,8 +106,8 @@ struct Inner {
     changes: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
     tasks: Tasks,
-    // Parking is one at a time: the lookups, the limit and the insert belong together.
-    lane: tokio::sync::Mutex<()>,
+    lanes: Lanes,
+    pruned: parking_lot::Mutex<Pruned>,
     // Ends of calls that the store did not take; the sweep tries again.
     unsaved: parking_lot::Mutex<Vec<(String, Executed)>>,
 }
@@ -273,16 +131,18 @@ impl Parked {
             changes: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
             tasks: Tasks::new(),
-            lane: tokio::sync::Mutex::new(()),
+            lanes: Lanes::default(),
+            pruned: parking_lot::Mutex::default(),
             unsaved: parking_lot::Mutex::new(Vec::new()),
         });
+        sweep::follow_clock(&inner).await?;
         sweep::recover(&inner).await?;
         sweep::start(&inner);
         Ok(Self { inner })
     }
 
     /// Parks a call, or joins the live card of the identical one, or returns the answer that its
-    /// caller never got. `scope` sets how many calls may be parked.
+    /// caller never got.
     ///
     /// # Errors
     /// [`ParkError`]; then nothing is parked.
@@ -290,12 +150,12 @@ impl Parked {
         &self,
         caller: &Caller,
         request: Request,
-        scope: &Arc<Scope>,
+        origin: Origin,
     ) -> Result<Ticket, ParkError> {
         let inner = Arc::clone(&self.inner);
-        let (caller, scope) = (caller.clone(), Arc::clone(scope));
+        let caller = caller.clone();
         // Owned, so that a caller that goes away half way leaves no card without a waiter.
-        let work = async move { join::park(&inner, &caller, &request, &scope).await };
+        let work = async move { join::park(&inner, &caller, &request, &origin).await };
         self.inner.tasks.own(work).await.unwrap_or(Err(ParkError::Stopping))
     }
 
@@ -339,16 +199,17 @@ impl Parked {
         self.inner.tasks.own(work).await.unwrap_or(Err(AttachError::Stopping))
     }
 
-    /// Settles every card of these runs, all at once, and ends their running calls; when it
-    /// returns, nothing of them can start any more. Take away the runs' credentials before.
+    /// Ends a run and every run below it, and settles all their cards, in one transaction; then
+    /// ends their running calls. When it returns nothing of them can be parked or started any
+    /// more. Nothing of a run that is not live.
     ///
     /// # Errors
-    /// [`StoreFault`]; then some may not be stopped, ask again.
-    pub async fn stop(&self, runs: &[Caller], why: &str) -> Result<Vec<Card>, StoreFault> {
+    /// [`StopError`]; then nothing has ended as far as can be told, ask again.
+    pub async fn stop(&self, run: &str, why: &str) -> Result<Stopped, StopError> {
         let inner = Arc::clone(&self.inner);
-        let (runs, why) = (runs.to_vec(), why.to_owned());
-        let work = async move { step::stop(&inner, &runs, &why).await };
-        self.inner.tasks.own(work).await.unwrap_or_else(|| Ok(Vec::new()))
+        let (run, why) = (run.to_owned(), why.to_owned());
+        let work = async move { stop::stop(&inner, &run, &why).await };
+        self.inner.tasks.own(work).await.unwrap_or(Err(StopError::Stopping))
     }
 
     /// The cards of `filter`, oldest first.
@@ -367,6 +228,18 @@ impl Parked {
         self.inner.store.named(id).await
     }
 
+    /// The live cards that `pick` takes, in no order.
+    #[must_use]
+    pub fn live(&self, pick: impl Fn(&Card) -> bool) -> Vec<Arc<Card>> {
+        self.inner.memory.cards(pick)
+    }
+
+    /// The live card of that id.
+    #[must_use]
+    pub fn live_card(&self, id: &str) -> Option<Arc<Card>> {
+        self.inner.memory.card(id)
+    }
+
     /// Changes with every step of any card: a hint to list again.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
@@ -377,6 +250,12 @@ impl Parked {
     #[must_use]
     pub fn parked_count(&self, agent: &AgentName) -> u32 {
         self.inner.memory.count(agent)
+    }
+
+    /// The rows that retention removed since the start.
+    #[must_use]
+    pub fn pruned(&self) -> Pruned {
+        *self.inner.pruned.lock()
     }
 
     /// Settles what is overdue and repairs what a store failure left behind. Runs by itself

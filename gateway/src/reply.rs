@@ -54,6 +54,15 @@ pub(crate) fn refuse(status: StatusCode, text: &str) -> Response<Body> {
     error(status, answer::error(None, answer::NOT_ADMITTED, text, None))
 }
 
+/// 401 for a request whose credential or run ended while it was served.
+pub(crate) fn ended() -> Response<Body> {
+    refuse(
+        StatusCode::UNAUTHORIZED,
+        "the credential or the run of this request has ended; what it had sent may have run: \
+         find out before you call it again",
+    )
+}
+
 /// 401 with a challenge.
 pub(crate) fn unauthorized() -> Response<Body> {
     let mut response = refuse(

@@ -4,6 +4,7 @@
 use crate::answer::{Answer, Kind, is_tool_error, is_withheld, top_member};
 use crate::asked::Asked;
 use crate::handshake::LEVELS;
+use crate::identity::Pass;
 use crate::mcp::answer;
 use crate::mcp::envelope::Raw;
 use crate::mcp::era::Era;
@@ -109,7 +110,8 @@ fn at_once(
     reply::stream(Body::full(events.freeze()))
 }
 
-async fn cancelled(in_flight: Option<&InFlight>) {
+/// Resolves when the agent cancels the request.
+pub(crate) async fn cancelled(in_flight: Option<&InFlight>) {
     match in_flight {
         Some(in_flight) => in_flight.cancelled().await,
         None => std::future::pending().await,
@@ -259,6 +261,7 @@ type Sent = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send>>;
 /// should not be taken for a cancellation).
 struct Work {
     era: Era,
+    pass: Pass,
     shared: Arc<Shared>,
     future: Option<Sent>,
 }
@@ -268,7 +271,12 @@ impl Work {
         asked: &Asked,
         future: impl Future<Output = Result<Reply, Failure>> + Send + 'static,
     ) -> Self {
-        Self { era: asked.era, shared: Arc::clone(&asked.shared), future: Some(Box::pin(future)) }
+        Self {
+            era: asked.era,
+            pass: asked.visit.pass.clone(),
+            shared: Arc::clone(&asked.shared),
+            future: Some(Box::pin(future)),
+        }
     }
 
     fn abandon(&mut self) {
@@ -290,12 +298,20 @@ impl Future for Work {
 impl Drop for Work {
     fn drop(&mut self) {
         if self.era == Era::Legacy
+            && !self.pass.is_over()
             && let Some(future) = self.future.take()
         {
             let mut left = self.shared.left.lock();
             while left.try_join_next().is_some() {}
-            // It ends by its own deadline; nobody reads its answer.
-            left.spawn(async move { drop(future.await) });
+            let pass = self.pass.clone();
+            left.spawn(async move {
+                // It ends by its own deadline, or with its credential or run; nobody reads its
+                // answer.
+                tokio::select! {
+                    answer = future => drop(answer),
+                    () = pass.over() => {}
+                }
+            });
         }
     }
 }

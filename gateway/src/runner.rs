@@ -4,6 +4,7 @@ use crate::answer::is_tool_error;
 use crate::audit::{Asked, Audit, Intent, Outcome, Verdict};
 use crate::parked::{Executed, ProgressSender, Runner};
 use crate::record::Ending;
+use crate::runs::RunTable;
 use crate::scopes::Scopes;
 use crate::upstream::{Failure, Forward, Reply, Upstreams};
 use crate::usage::Counters;
@@ -20,6 +21,8 @@ use tokio::sync::mpsc;
 pub(crate) struct Sending {
     /// Where the scope of the moment is.
     pub(crate) scopes: Scopes,
+    /// Where runs and what they may reach are.
+    pub(crate) table: Arc<RunTable>,
     /// The way out.
     pub(crate) upstreams: Upstreams,
     /// Where intent and outcome go.
@@ -32,9 +35,9 @@ pub(crate) struct Sending {
 
 /// The closures that the parked calls run by.
 pub(crate) fn runner(sending: Sending) -> Runner {
-    let scopes = sending.scopes.clone();
+    let (scopes, table) = (sending.scopes.clone(), Arc::clone(&sending.table));
     Runner {
-        judge: Box::new(move |card, approved| judge(&scopes, card, approved)),
+        judge: Box::new(move |card, approved| judge(&scopes, &table, card, approved)),
         run: Box::new(move |card, permit, progress| {
             let sending = sending.clone();
             Box::pin(async move { sending.send(&card, permit, progress).await })
@@ -42,15 +45,21 @@ pub(crate) fn runner(sending: Sending) -> Runner {
     }
 }
 
-fn judge(scopes: &Scopes, card: &Card, approved: &Approved) -> Result<Permit, Refusal> {
-    let generation = scopes.snapshot();
-    match generation.scopes.get(&card.asked().agent) {
-        Some(scope) => decide_approved(scope, approved),
-        None => Err(Refusal {
-            reason: Reason::Revoked,
-            text: "The policy does not define this agent any more. The call did not run."
-                .to_owned(),
-        }),
+fn judge(
+    scopes: &Scopes,
+    table: &RunTable,
+    card: &Card,
+    approved: &Approved,
+) -> Result<Permit, Refusal> {
+    let revoked = |text: &str| Refusal { reason: Reason::Revoked, text: text.to_owned() };
+    let Some(run) = table.find(&card.asked().run).filter(|run| !run.is_over()) else {
+        return Err(revoked("The run has ended. The call did not run."));
+    };
+    match run.scope(&scopes.snapshot()) {
+        Some(scope) => decide_approved(&scope, approved),
+        None => {
+            Err(revoked("The policy does not define this agent any more. The call did not run."))
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// All scopes of one generation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Generation {
     /// Counts up with each change of policy or catalogue.
     pub number: u64,
@@ -20,6 +20,10 @@ pub struct Generation {
     pub scopes: BTreeMap<AgentName, Arc<Scope>>,
     /// What is declared but not there, and what was held back.
     pub diagnostics: Vec<Diagnostic>,
+    /// The policy it was made from.
+    pub definition: Arc<Definition>,
+    /// What the servers offered.
+    pub catalogue: Arc<Catalogue>,
 }
 
 /// Hands out the newest generation.
@@ -44,8 +48,18 @@ impl Scopes {
 
 /// Makes the scopes of all agents of `definition`.
 #[must_use]
-pub fn generation(definition: &Definition, catalogue: &Catalogue, number: u64) -> Generation {
-    let mut generation = Generation { number, ..Generation::default() };
+pub fn generation(
+    definition: &Arc<Definition>,
+    catalogue: &Arc<Catalogue>,
+    number: u64,
+) -> Generation {
+    let mut generation = Generation {
+        number,
+        scopes: BTreeMap::new(),
+        diagnostics: Vec::new(),
+        definition: Arc::clone(definition),
+        catalogue: Arc::clone(catalogue),
+    };
     for (name, agent) in &definition.agents {
         let (scope, diagnostics) = Scope::resolve(agent, definition, catalogue, number);
         generation.scopes.insert(name.clone(), Arc::new(scope));
@@ -60,7 +74,8 @@ pub fn follow_catalogue(
     definition: Arc<Definition>,
     mut catalogue: watch::Receiver<Arc<Catalogue>>,
 ) -> (Scopes, impl Future<Output = ()> + Send) {
-    let first = generation(&definition, &catalogue.borrow_and_update(), 1);
+    let current = Arc::clone(&catalogue.borrow_and_update());
+    let first = generation(&definition, &current, 1);
     let (sender, newest) = watch::channel(Arc::new(first));
     let work = async move {
         let mut number = 1;

@@ -13,18 +13,52 @@ use crate::mcp::{answer, headers};
 use crate::read::Read;
 use crate::shared::Shared;
 use crate::{call, door, handshake, list, read, reply, subscribe};
+use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::Request;
 use hyper::body::Incoming;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request may go on whose credential or run has ended.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 
 /// Answers one HTTP request of an agent.
-pub(crate) async fn serve(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let (head, body) = request.into_parts();
-    let visit = match door::enter(&shared, &head) {
+    let visit = match door::enter(&shared, peer, &head) {
         Ok(visit) => visit,
         Err(refusal) => return *refusal,
     };
+    let pass = visit.pass.clone();
+    let mut work = std::pin::pin!(admitted(shared, visit, head, body));
+    let done = tokio::select! {
+        biased;
+        response = work.as_mut() => Some(response),
+        () = pass.over() => None,
+    };
+    let response = match done {
+        Some(response) => response,
+        // A call that waited has its end by now and says so; dropping ends what else had begun.
+        None => match tokio::time::timeout(LAST_WORDS, work).await {
+            Ok(response) => response,
+            Err(_) => return reply::ended(),
+        },
+    };
+    response.map(|body| body.until(async move { pass.over().await }))
+}
+
+async fn admitted(
+    shared: Arc<Shared>,
+    visit: door::Visit,
+    head: Parts,
+    body: Incoming,
+) -> Response<Body> {
     match head.method {
         http::Method::POST => {}
         http::Method::GET => return subscribe::standalone(&shared, &visit, &head.headers),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use table::Table;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How long a session may be used after it was opened.
 pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -55,7 +55,7 @@ pub(crate) struct Session {
     // Under which keys the id was opened last.
     epoch: AtomicU64,
     used: AtomicU64,
-    ended: Notify,
+    ended: watch::Sender<bool>,
     in_flight: Mutex<Vec<(Raw, Arc<Notify>)>>,
 }
 
@@ -147,7 +147,7 @@ impl Sessions {
         if !self.table.write().end(session, &ended, now_ms) {
             return Err(SessionError::Full);
         }
-        session.ended.notify_waiters();
+        session.ended.send_replace(true);
         Ok(ended)
     }
 
@@ -166,7 +166,7 @@ impl Sessions {
             expires_ms: agreed.created_ms.saturating_add(life_ms()),
             epoch: AtomicU64::new(0),
             used: AtomicU64::new(0),
-            ended: Notify::new(),
+            ended: watch::Sender::new(false),
             in_flight: Mutex::new(Vec::new()),
         })
     }
@@ -209,7 +209,8 @@ impl<'a> Agreed<'a> {
 impl Session {
     /// Resolves when the session ends.
     pub(crate) async fn ended(&self) {
-        self.ended.notified().await;
+        // The sender lives as long as this session.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     /// Notes a request that may be cancelled; the guard forgets it.

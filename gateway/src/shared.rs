@@ -2,11 +2,13 @@
 
 use crate::asked::Asked;
 use crate::audit::Audit;
+use crate::decisions::Decisions;
 use crate::door::Visit;
 use crate::hold::HoldTable;
 use crate::hosts::Hosts;
-use crate::identity::{IdentityError, Principal, Tokens};
+use crate::identity::{IdentityError, Loopback, Principal, Tokens};
 use crate::parked::{Caller, Parked};
+use crate::runs::{LiveRun, RunTable, Runs};
 use crate::scopes::Scopes;
 use crate::sessions::Sessions;
 use crate::store::Store;
@@ -17,7 +19,11 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use parking_lot::Mutex;
 use portcullis_policy::decide::Usage;
+use portcullis_policy::definition::{Definition, OnNoApprover};
 use portcullis_policy::json::JsonLimits;
+use portcullis_policy::ledger::Ancestor;
+use portcullis_policy::name::AgentName;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -45,7 +51,12 @@ pub(crate) struct Shared {
     pub(crate) parked: Parked,
     pub(crate) audit: Arc<Audit>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: Arc<Tokens>,
+    /// Lets callers from this machine in without a token.
+    pub(crate) loopback: Option<Loopback>,
+    pub(crate) table: Arc<RunTable>,
+    pub(crate) runs: Runs,
+    pub(crate) decisions: Decisions,
     pub(crate) limits: Limits,
     pub(crate) hosts: Hosts,
     pub(crate) hold: HoldTable,
@@ -57,8 +68,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Who asks.
-    pub(crate) fn identify(&self, headers: &HeaderMap) -> Result<Principal, IdentityError> {
+    /// Who asks: by its token, or where it comes from if the operator lets that count. `from` is
+    /// that place and the agent that the URL names.
+    pub(crate) fn identify(
+        &self,
+        headers: &HeaderMap,
+        (peer, agent): (IpAddr, Option<&str>),
+    ) -> Result<Principal, IdentityError> {
+        if let (Some(loopback), Some(agent)) = (&self.loopback, agent)
+            && !headers.contains_key(AUTHORIZATION)
+            && let Ok(agent) = AgentName::new(agent)
+        {
+            return loopback.identify(peer, headers, &agent).ok_or(IdentityError::Missing);
+        }
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let value = match (values.next(), values.next()) {
             (Some(value), None) => Some(value.to_str().unwrap_or_default()),
@@ -90,8 +112,16 @@ impl Shared {
 impl Asked {
     /// Takes a place among the agent's calls; the counters are those without it.
     pub(crate) fn enter_calls(&self) -> (Running, Usage) {
-        let counts_minutes = self.visit.scope.limits.calls_per_minute.is_some();
-        self.shared.counters.enter(&self.visit.principal.agent, counts_minutes)
+        let scope = &self.visit.scope;
+        let counts_minutes = scope.limits.calls_per_minute.is_some();
+        let (running, mut usage) =
+            self.shared.counters.enter(&self.visit.principal.agent, counts_minutes);
+        usage.unattended |= self.visit.run.as_ref().is_some_and(|run| run.unattended);
+        // Looked up for those alone whose policy asks.
+        if scope.approval.on_no_approver == OnNoApprover::Deny {
+            usage.parent = self.shared.parent_is_live(&self.visit);
+        }
+        (running, usage)
     }
 
     /// The caller as cards know it.
@@ -100,5 +130,29 @@ impl Asked {
             agent: self.visit.principal.agent.clone(),
             run: self.visit.principal.run.to_owned(),
         }
+    }
+}
+
+impl Shared {
+    /// The runs above the one that asks, the nearest first.
+    pub(crate) fn above(&self, visit: &Visit) -> Vec<Ancestor> {
+        let agent = &visit.principal.agent;
+        self.above_run(visit.run.as_deref(), agent, &visit.generation.definition)
+    }
+
+    /// The same for any run of `agent`.
+    pub(crate) fn above_run(
+        &self,
+        run: Option<&LiveRun>,
+        agent: &AgentName,
+        definition: &Definition,
+    ) -> Vec<Ancestor> {
+        let unnamed = |agent: &AgentName| self.tokens.unnamed_run(agent);
+        self.table.above(run, agent, definition, unnamed)
+    }
+
+    // A run above is live as long as the one below is, and an unnamed one as its credential.
+    fn parent_is_live(&self, visit: &Visit) -> bool {
+        !self.above(visit).is_empty()
     }
 }

@@ -117,6 +117,11 @@ impl Store {
         self.engine.clock_offset_ms().await
     }
 
+    /// Writes what waits and gives the place free. What is asked of it after that fails.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+
     /// Transactions committed since it was opened: what waits together is committed together.
     #[must_use]
     pub fn commits(&self) -> u64 {

@@ -144,9 +144,7 @@ impl Stream {
     /// Compares the agent's view with the one told last; false when the agent is gone.
     async fn changed(&mut self, events: &EventSender) -> Result<bool, Gone> {
         let generation = Arc::clone(&self.generations.borrow_and_update());
-        let Some(scope) = generation.scopes.get(&self.visit.principal.agent) else {
-            return Ok(false);
-        };
+        let Some(scope) = self.visit.scope_in(&generation) else { return Ok(false) };
         let before = self.visit.view();
         let Some(now) = scope.view(self.visit.server.as_ref()) else { return Ok(false) };
         let changes = [
@@ -157,7 +155,7 @@ impl Stream {
         for (_, kind) in changes.iter().filter(|(changed, _)| *changed) {
             events.message(self.notification(kind).as_bytes()).await?;
         }
-        self.visit.scope = Arc::clone(scope);
+        self.visit.scope = scope;
         self.visit.generation = generation;
         Ok(true)
     }

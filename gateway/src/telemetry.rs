@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 pub use labels::TOOL_LABELS_MAX;
@@ -101,6 +102,8 @@ pub struct Metrics {
     upstream_up: Family<Upstream, Gauge>,
     upstream_restarts: Family<Upstream, Counter>,
     reloads: Family<labels::Reloaded, Counter>,
+    runs: Gauge,
+    pruned: Family<labels::Pruned, Counter>,
 }
 
 #[derive(Debug, Clone)]
@@ -135,6 +138,8 @@ impl Metrics {
             upstream_up: Family::default(),
             upstream_restarts: Family::default(),
             reloads: Family::default(),
+            runs: Gauge::default(),
+            pruned: Family::default(),
         };
         metrics.register_operations();
         metrics.register_own();
@@ -232,6 +237,16 @@ impl Metrics {
         self.upstream_restarts.get_or_create(&Upstream { server }).inc();
     }
 
+    /// Says how many runs are live now.
+    pub fn runs(&self, live: usize) {
+        self.runs.set(i64::try_from(live).unwrap_or(i64::MAX));
+    }
+
+    /// Says how many old rows of a kind were removed since the start.
+    pub fn pruned(&self, kind: &'static str, rows: u64) {
+        self.pruned.get_or_create(&labels::Pruned { kind }).inner().store(rows, Ordering::Relaxed);
+    }
+
     /// Counts a reload of the policy.
     pub fn reloaded(&self, reload: Reload) {
         let result = match reload {
@@ -283,6 +298,8 @@ impl Metrics {
             "Restarts of an upstream's process",
             self.upstream_restarts.clone(),
         );
+        own.register("runs", "Live runs", self.runs.clone());
+        own.register("pruned_rows", "Old rows removed from the store", self.pruned.clone());
         own.register("policy_reload", "Reloads of the policy", self.reloads.clone());
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         own.register("build", "The running build", Info::new(version));

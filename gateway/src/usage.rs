@@ -44,6 +44,7 @@ impl Counters {
             calls_last_minute,
             parked_calls: 0,
             unattended: self.unattended,
+            parent: false,
         };
         (Running { counter, counts_minutes }, usage)
     }

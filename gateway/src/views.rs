@@ -40,6 +40,23 @@ pub(crate) fn views(scopes: Scopes, findings: Vec<Diagnostic>) -> Views {
     }
 }
 
+/// The tools of a scope, as those who start runs are told.
+pub(crate) fn reach(scope: &Scope) -> Vec<Value> {
+    let entry = |(name, tool): (&str, &std::sync::Arc<portcullis_policy::scope::ScopedTool>)| {
+        let approval = match tool.approve {
+            Approve::Auto { .. } => "auto",
+            Approve::Ask { .. } => "asks",
+        };
+        json!({
+            "name": name,
+            "server": tool.server.as_str(),
+            "tool": tool.name.as_str(),
+            "approval": approval,
+        })
+    };
+    scope.all.tools().map(entry).collect()
+}
+
 fn effective(scope: &Scope) -> Value {
     let tool = |(name, tool): (&str, &std::sync::Arc<portcullis_policy::scope::ScopedTool>)| {
         let (approval, rule) = match &tool.approve {

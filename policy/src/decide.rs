@@ -60,8 +60,10 @@ pub struct Usage {
     pub calls_last_minute: u32,
     /// Parked calls, without this one.
     pub parked_calls: u32,
-    /// True if no person watches the gateway.
+    /// True if no person watches the gateway or this run.
     pub unattended: bool,
+    /// True if the run that started the caller, or would have by policy, is live.
+    pub parent: bool,
 }
 
 /// The answer.

@@ -16,7 +16,7 @@ use crate::canonical::Digest;
 use crate::definition::OnCallerGone;
 use crate::name::ServerName;
 
-pub use asked::{Asked, key};
+pub use asked::{Ancestor, Asked, key};
 pub use card::{Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict};
 
 /// Something that happened to a card.

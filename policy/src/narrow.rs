@@ -34,6 +34,7 @@ pub const NARROW_RULES_MAX: usize = 1_000;
 pub struct Narrow {
     // INVARIANT: made by `read`, so each server stands once and every list is within its limit.
     entries: Vec<Entry>,
+    sub_agents: Selection,
 }
 
 /// What a run may use of one server at most.
@@ -47,13 +48,20 @@ struct Entry {
 }
 
 impl Narrow {
+    /// Takes everything away.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { entries: Vec::new(), sub_agents: Selection::none() }
+    }
+
     /// Reads the JSON text of a narrow: `{"tools": [{"server": …, "allow": …, "resources": …,
-    /// "prompts": …}]}`, with the meaning that these keys have in policy files.
+    /// "prompts": …}], "subAgents": …}`, with the meaning that these keys have in policy files.
+    /// Without `subAgents` the run starts nobody: a child would reach what its own policy gives.
     ///
     /// # Errors
     /// [`NarrowFault`] for anything that is not exactly that.
     pub fn read(json: &str) -> Result<Self, NarrowFault> {
-        read::read(json).map(|entries| Self { entries })
+        read::read(json).map(|(entries, sub_agents)| Self { entries, sub_agents })
     }
 
     /// A text that [`Narrow::read`] takes and that means the same.
@@ -75,7 +83,12 @@ impl Narrow {
             }
             out.push('}');
         }
-        out.push_str("]}");
+        out.push(']');
+        if !self.sub_agents.is_none() {
+            out.push_str(",\"subAgents\":");
+            write_selection(&mut out, &self.sub_agents);
+        }
+        out.push('}');
         out
     }
 

@@ -1,10 +1,12 @@
 //! Answers of the admin API: JSON, never stored, never framed.
 
+use crate::store::StoreFault;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Why a request of the API is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +46,25 @@ impl Fault {
         let message = format!("this credential may not {may}");
         Self::new(StatusCode::FORBIDDEN, "role", message)
     }
+}
+
+/// Reads a JSON body strictly.
+pub(super) fn json_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -> Result<T, Fault> {
+    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = media.map(|media| media.split(';').next().unwrap_or_default().trim());
+    if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
+        let message = "send the body as `application/json`";
+        return Err(Fault::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", message));
+    }
+    serde_json::from_slice(body)
+        .map_err(|error| Fault::bad("body", format!("the body cannot be read: {error}")))
+}
+
+/// The answer when the store fails; the cause is for the log.
+pub(super) fn unavailable(error: &StoreFault) -> Fault {
+    tracing::error!(%error, "the store failed");
+    let message = "the store cannot be used at the moment; see the gateway's log";
+    Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store", message)
 }
 
 impl IntoResponse for Fault {

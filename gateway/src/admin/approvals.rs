@@ -1,15 +1,15 @@
 //! `GET /v1/approvals`: the cards, oldest first, at once or when something changes.
 
 use super::Api;
-use super::answer::Fault;
+use super::answer::{Fault, unavailable};
 use super::card::CardView;
 use super::cursor::Listing;
+use super::runs::names;
 use crate::identity::{Admin, Role};
 use crate::parked::{Clock, Parked};
-use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named, StoreFault};
+use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use portcullis_policy::ledger::{self, Card};
@@ -30,6 +30,8 @@ pub(super) struct Wanted {
     state: Option<String>,
     agent: Option<String>,
     run: Option<String>,
+    /// A run above theirs, at whatever depth.
+    parent: Option<String>,
     /// Seconds to wait for a change.
     #[serde(default)]
     wait: u64,
@@ -54,10 +56,18 @@ pub(super) async fn list(
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Fault> {
     let Query(wanted) = query.map_err(|error| Fault::bad("query", error.body_text()))?;
-    let listed = json!([wanted.state, wanted.agent, wanted.run]).to_string();
+    let listed =
+        json!(["approvals", wanted.state, wanted.agent, wanted.run, wanted.parent]).to_string();
     let now_ms = Clock::system().wall_ms();
     let listing = Listing { seal: &api.seal, admin: admin.name(), filter: &listed, now_ms };
-    let filter = filter(&wanted, &listing)?;
+    let mut filter = filter(&wanted, &listing)?;
+    // What others have is left out where the list is made, so that no page tells of it.
+    if let Role::Harness { agents, .. } = admin.role() {
+        filter.agents.retain(|agent| agents.contains(agent));
+        if filter.agents.is_empty() && wanted.agent.is_none() {
+            filter.agents.clone_from(agents);
+        }
+    }
     let mut changes = api.parked.changes();
     if wanted.wait > 0 {
         let since = wanted.since.as_deref();
@@ -67,11 +77,20 @@ pub(super) async fn list(
         }
     }
     let revision = api.revision(*changes.borrow_and_update());
-    let cards = api.parked.list(&filter).await.map_err(|error| unavailable(&error))?;
+    let nobody = filter.agents.is_empty() && !admin.may_see_all();
+    let cards = match nobody {
+        true => Vec::new(),
+        false => api.parked.list(&filter).await.map_err(|error| unavailable(&error))?,
+    };
     let last = cards.last().filter(|_| cards.len() >= LIST_ITEMS_MAX as usize);
     let after = |card: &Card| Cursor { created_ms: card.created_ms(), id: card.id().to_owned() };
     let cursor = last.map(|card| listing.page_after(&after(card)));
-    let seen = cards.iter().filter(|card| admin.may_see(&card.asked().agent));
+    let below =
+        |card: &Card, parent: &String| card.asked().above.iter().any(|above| above.run == *parent);
+    let seen = cards
+        .iter()
+        .filter(|card| admin.may_see(&card.asked().agent))
+        .filter(|card| wanted.parent.as_ref().is_none_or(|parent| below(card, parent)));
     let items = seen.map(|card| api.shown(card, &admin)).collect();
     Ok(Json(List { items, cursor, revision }).into_response())
 }
@@ -88,11 +107,13 @@ pub(super) async fn one(
 /// The card of an id or of the beginning of one, if `admin` may see it.
 pub(super) async fn find(parked: &Parked, admin: &Admin, id: &str) -> Result<Card, Fault> {
     let plain = id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if !plain || id.is_empty() {
+    if !plain || matches!(id, "" | "apr_") {
         return Err(Fault::no_approval());
     }
     match parked.get(id).await.map_err(|error| unavailable(&error))? {
-        Named::One(card) if admin.may_see(&card.asked().agent) => Ok(*card),
+        Named::One(card) if admin.may_see(&card.asked().agent) && names(admin, card.id(), id) => {
+            Ok(*card)
+        }
         Named::One(_) | Named::None => Err(Fault::no_approval()),
         // How many there are is told only to who may see them all.
         Named::Several if matches!(admin.role(), Role::Harness { .. }) => Err(Fault::no_approval()),
@@ -101,12 +122,6 @@ pub(super) async fn find(parked: &Parked, admin: &Admin, id: &str) -> Result<Car
             "several approvals begin like that; give more characters of the id",
         )),
     }
-}
-
-pub(super) fn unavailable(error: &StoreFault) -> Fault {
-    tracing::error!(%error, "the store of cards failed");
-    let message = "the store of parked calls cannot be used at the moment; see the gateway's log";
-    Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store", message)
 }
 
 async fn wait(api: &Api, changes: &mut tokio::sync::watch::Receiver<u64>, seconds: u64) {
@@ -136,7 +151,7 @@ fn filter(wanted: &Wanted, listing: &Listing<'_>) -> Result<Filter, Fault> {
     if let Some(agent) = &wanted.agent {
         let agent =
             AgentName::new(agent).map_err(|error| Fault::bad("agent", error.to_string()))?;
-        filter.agent = Some(agent);
+        filter.agents.push(agent);
     }
     filter.runs.extend(wanted.run.clone());
     if let Some(cursor) = &wanted.cursor {

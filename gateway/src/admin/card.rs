@@ -13,6 +13,8 @@ pub(super) struct CardView<'a> {
     state: &'static str,
     agent: &'a str,
     run: &'a str,
+    /// The runs above it, the nearest first.
+    parents: Vec<AncestorView<'a>>,
     server: &'a str,
     tool: &'a str,
     /// What the server calls the tool: its claim.
@@ -39,6 +41,12 @@ pub(super) struct CardView<'a> {
 }
 
 #[derive(Serialize)]
+struct AncestorView<'a> {
+    agent: &'a str,
+    run: &'a str,
+}
+
+#[derive(Serialize)]
 struct DecisionView<'a> {
     decision: &'static str,
     reason: Option<&'a str>,
@@ -57,6 +65,11 @@ impl<'a> CardView<'a> {
             state: card.state().as_str(),
             agent: asked.agent.as_str(),
             run: &asked.run,
+            parents: asked
+                .above
+                .iter()
+                .map(|above| AncestorView { agent: above.agent.as_str(), run: &above.run })
+                .collect(),
             server: asked.server.as_str(),
             tool: asked.tool.as_str(),
             title,

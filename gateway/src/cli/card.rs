@@ -11,6 +11,8 @@ pub(super) struct Card {
     pub(super) state: String,
     pub(super) agent: String,
     pub(super) run: String,
+    #[serde(default)]
+    pub(super) parents: Vec<Parent>,
     pub(super) server: String,
     pub(super) tool: String,
     pub(super) title: Option<String>,
@@ -23,6 +25,12 @@ pub(super) struct Card {
     pub(super) decision: Option<Decision>,
     pub(super) outcome: Option<String>,
     pub(super) detail: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Parent {
+    pub(super) agent: String,
+    pub(super) run: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -53,6 +61,9 @@ impl Card {
         };
         row("approval", &format!("{} ({})", plain(&self.id), plain(&self.state)));
         row("agent", &format!("{} in {}", plain(&self.agent), plain(&self.run)));
+        for parent in &self.parents {
+            row("below", &format!("{} in {}", plain(&parent.agent), plain(&parent.run)));
+        }
         row("server", &plain(&self.server));
         row("tool", &plain(&self.tool));
         if let Some(title) = &self.title {

@@ -143,6 +143,18 @@ impl Admin {
         self.send(request.header("content-type", "application/json").body(body)).await
     }
 
+    pub(super) async fn delete(&self, path: &str) -> Result<Answer, DoorError> {
+        self.delete_with(path, &[]).await
+    }
+
+    pub(super) async fn delete_with(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<Answer, DoorError> {
+        self.send(self.http.delete(format!("{}{path}", self.url)).query(query)).await
+    }
+
     pub(super) fn foreign(&self, error: &serde_json::Error) -> DoorError {
         DoorError::Foreign { url: plain(&self.url), cause: plain(&error.to_string()) }
     }
@@ -155,7 +167,7 @@ impl Admin {
 impl Answer {
     /// The text of a success.
     pub(super) fn done(self) -> Result<String, DoorError> {
-        if self.status == 200 { Ok(self.text) } else { Err(self.refused()) }
+        if matches!(self.status, 200 | 201) { Ok(self.text) } else { Err(self.refused()) }
     }
 
     /// What the gateway says about a failure.

@@ -5,6 +5,8 @@ use crate::config::{Config, ConfigError};
 use crate::gateway::Gateway;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// The folder for all that the quickstart writes, in the working folder.
@@ -38,7 +40,8 @@ pub(super) fn prepare() -> Result<Quickstart, String> {
             )
         };
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).map_err(failed)?;
+            // The state folder is above it, and that is for nobody else.
+            DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(failed)?;
         }
         if !path.exists() {
             std::fs::write(&path, text).map_err(failed)?;

@@ -86,7 +86,6 @@ fn refuse(error: &StartError) -> Exit {
         StartError::Config(_)
         | StartError::Policy(_)
         | StartError::Upstream(_)
-        | StartError::Unsupported(..)
         | StartError::Tokens(_) => Exit::Config,
         StartError::Listen { .. }
         | StartError::Store(_)

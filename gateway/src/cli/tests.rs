@@ -17,6 +17,7 @@ fn card() -> Card {
         state: "parked".to_owned(),
         agent: "support".to_owned(),
         run: "run_x".to_owned(),
+        parents: Vec::new(),
         server: "crm".to_owned(),
         tool: "refund".to_owned(),
         title: Some("Refund\u{200b}".to_owned()),

@@ -74,7 +74,7 @@ fn token(
 }
 
 /// A time as RFC 3339 writes it, in milliseconds since 1970. A leap second counts as the next.
-pub(super) fn rfc3339_ms(text: &str) -> Option<i64> {
+pub(crate) fn rfc3339_ms(text: &str) -> Option<i64> {
     let (date, rest) = text.split_once(['T', 't'])?;
     let (clock, offset_minutes) = split_zone(rest)?;
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));

@@ -6,11 +6,12 @@ use crate::audit::{Audit, Durability, Outcome, Verdict};
 use crate::config::{self, Config};
 use crate::hosts::Hosts;
 use crate::identity::{
-    AdminEntry, Admins, Role, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
+    AdminEntry, Loopback, Role, Source, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
 };
 use crate::observe::Observe;
 use crate::parked::{Clock, ParkedSettings, Witness};
 use crate::runner;
+use crate::runs::{Credentials, RunSettings, configured};
 use crate::seal::{KeyFileError, Seal};
 use crate::shared::{Limits, Shared};
 use crate::store::Place;
@@ -83,6 +84,8 @@ pub(super) fn parked_settings(
     let (metrics, audit) = (Arc::clone(metrics), Arc::clone(audit));
     ParkedSettings {
         result_keep: config.approval.result_keep,
+        card_keep: config.store.retain.cards,
+        event_keep: config.store.retain.events,
         clock: Clock::system(),
         witness: Witness::new(move |card| {
             let decided = card.decision().is_some_and(|d| d.at_ms == card.updated_ms());
@@ -115,14 +118,14 @@ fn settled_alone(audit: &Audit, card: &Card) {
 pub(super) fn api(
     shared: &Arc<Shared>,
     config: &Config,
-    (admins, findings, seal): (Admins, Vec<Diagnostic>, Seal),
+    (credentials, findings, seal): (Credentials, Vec<Diagnostic>, Seal),
     address: SocketAddr,
 ) -> Api {
     Api {
         parked: shared.parked.clone(),
-        audit: Arc::clone(&shared.audit),
-        metrics: Arc::clone(&shared.metrics),
-        admins,
+        decisions: shared.decisions.clone(),
+        runs: shared.runs.clone(),
+        credentials,
         hosts: Hosts::new(address, &[&config.public_url.admin]),
         views: views(shared.scopes.clone(), findings),
         seal,
@@ -166,15 +169,7 @@ pub(super) fn agent_tokens(
     agents: &[AgentName],
 ) -> Result<(Tokens, BTreeMap<AgentName, Token>), StartError> {
     if config.auth.token_file.exists() {
-        let entries =
-            config::tokens(&config.auth.token_file)?.into_iter().map(|entry| TokenEntry {
-                agent: entry.agent,
-                hash: TokenHash::from(entry.sha256),
-                expires: entry.expires_ms.and_then(|ms| {
-                    SystemTime::UNIX_EPOCH
-                        .checked_add(Duration::from_millis(u64::try_from(ms).ok()?))
-                }),
-            });
+        let entries = configured(config::tokens(&config.auth.token_file)?);
         return Ok((Tokens::new(entries), BTreeMap::new()));
     }
     let made = quickstart_tokens(&config.state_dir, agents)?;
@@ -182,23 +177,9 @@ pub(super) fn agent_tokens(
         agent: agent.clone(),
         hash: token.hash(),
         expires: None,
+        source: Source::Configured,
     });
     Ok((Tokens::new(entries), made))
-}
-
-/// Where the store is. What this version cannot do is refused, never done by half.
-pub(super) fn place(config: &Config) -> Result<Place, StartError> {
-    let also = |principal: &config::Principal| match principal.role {
-        config::Role::Harness { also_approver, .. } => also_approver,
-        config::Role::Viewer | config::Role::Approver | config::Role::Operator => false,
-    };
-    if config.principals.iter().any(also) {
-        return Err(StartError::Unsupported(
-            "admin.principals.alsoApprover",
-            "alsoApprover: false",
-        ));
-    }
-    Ok(Place::from(&config.store.place))
 }
 
 impl From<&config::StorePlace> for Place {
@@ -224,14 +205,37 @@ pub(super) fn principals(config: &Config) -> Vec<AdminEntry> {
         role: match &principal.role {
             config::Role::Viewer => Role::Viewer,
             config::Role::Approver => Role::Approver,
-            config::Role::Harness { agents, also_approver: _ } => {
-                Role::Harness { agents: agents.clone() }
+            config::Role::Harness { agents, also_approver } => {
+                Role::Harness { agents: agents.clone(), also_approver: *also_approver }
             }
             config::Role::Operator => Role::Operator,
         },
         hash: TokenHash::from(principal.sha256),
+        expires: None,
     };
     config.principals.iter().map(entry).collect()
+}
+
+/// The way in without a token, where the operator opened it; said at each start.
+pub(super) fn loopback(config: &Config) -> Option<Loopback> {
+    if !config.auth.loopback_without_token {
+        return None;
+    }
+    tracing::warn!(
+        "`auth.loopbackWithoutToken` is set: everything on this machine may use every agent's \
+         endpoint at /a/AGENT/mcp without a token; it may start no runs and decide nothing"
+    );
+    Some(Loopback::default())
+}
+
+/// How runs are made. Where nobody said how the gateway is reached, it is the address it got.
+pub(super) fn run_settings(config: &Config, address: SocketAddr) -> RunSettings {
+    let unsaid = config.public_url.agents == format!("http://{}", config.listen.agents);
+    RunSettings {
+        ttl: config.runs.ttl,
+        ttl_max: config.runs.ttl_max,
+        url: if unsaid { format!("http://{address}") } else { config.public_url.agents.clone() },
+    }
 }
 
 pub(super) fn durability(config: &Config) -> Durability {

@@ -1,10 +1,10 @@
 //! Who may use the admin listener.
 
-use super::{IdentityError, Kind, PrivateFileError, Token, TokenHash, bearer, private_file};
-use parking_lot::Mutex;
+use super::{IdentityError, Kind, Lease, PrivateFileError, Token, TokenHash, bearer, private_file};
+use parking_lot::{Mutex, RwLock};
 use portcullis_policy::name::AgentName;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The file in the state folder with the operator's token, in the clear.
 pub const OPERATOR_TOKEN_FILE: &str = "admin.token";
@@ -25,12 +25,14 @@ pub enum Role {
     Harness {
         /// The agents.
         agents: Vec<AgentName>,
+        /// True if it may decide their cards as well.
+        also_approver: bool,
     },
     /// Everything.
     Operator,
 }
 
-/// An admin principal of the configuration.
+/// An admin principal that is accepted.
 #[derive(Debug, Clone)]
 pub struct AdminEntry {
     /// Its name, as decisions are recorded.
@@ -39,6 +41,8 @@ pub struct AdminEntry {
     pub role: Role,
     /// SHA-256 of its token.
     pub hash: TokenHash,
+    /// When the token ends; `None` is never.
+    pub expires: Option<SystemTime>,
 }
 
 /// Someone who proved to be an admin principal.
@@ -47,6 +51,7 @@ pub struct Admin {
     // INVARIANT: made from an accepted credential alone.
     name: String,
     role: Role,
+    lease: Lease,
 }
 
 /// Why someone is no admin.
@@ -58,10 +63,10 @@ pub enum AdminFailure {
     Wait(Duration),
 }
 
-/// The admin principals.
+/// The admin principals that are accepted at this moment.
 #[derive(Debug)]
 pub struct Admins {
-    entries: Vec<AdminEntry>,
+    entries: RwLock<Vec<(AdminEntry, Lease)>>,
     failures: Mutex<Failures>,
 }
 
@@ -84,6 +89,12 @@ impl Role {
     }
 }
 
+impl AdminEntry {
+    fn is_over(&self, now: SystemTime) -> bool {
+        self.expires.is_some_and(|expires| expires <= now)
+    }
+}
+
 impl Admin {
     /// The name, as decisions are recorded.
     #[must_use]
@@ -97,12 +108,18 @@ impl Admin {
         &self.role
     }
 
+    /// How long its credential counts.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
     /// True if it may decide cards.
     #[must_use]
     pub fn may_decide(&self) -> bool {
         match self.role {
-            Role::Approver | Role::Operator => true,
-            Role::Viewer | Role::Harness { .. } => false,
+            Role::Approver | Role::Operator | Role::Harness { also_approver: true, .. } => true,
+            Role::Viewer | Role::Harness { also_approver: false, .. } => false,
         }
     }
 
@@ -111,7 +128,7 @@ impl Admin {
     pub fn may_see(&self, agent: &AgentName) -> bool {
         match &self.role {
             Role::Viewer | Role::Approver | Role::Operator => true,
-            Role::Harness { agents } => agents.contains(agent),
+            Role::Harness { agents, .. } => agents.contains(agent),
         }
     }
 
@@ -121,6 +138,25 @@ impl Admin {
         match self.role {
             Role::Viewer | Role::Approver | Role::Operator => true,
             Role::Harness { .. } => false,
+        }
+    }
+
+    /// True if it may start and stop runs of `agent`.
+    #[must_use]
+    pub fn may_run(&self, agent: &AgentName) -> bool {
+        match &self.role {
+            Role::Operator => true,
+            Role::Harness { agents, .. } => agents.contains(agent),
+            Role::Viewer | Role::Approver => false,
+        }
+    }
+
+    /// True if it may make and revoke tokens.
+    #[must_use]
+    pub fn may_mint(&self) -> bool {
+        match self.role {
+            Role::Operator => true,
+            Role::Viewer | Role::Approver | Role::Harness { .. } => false,
         }
     }
 }
@@ -142,12 +178,16 @@ impl Admins {
             }
             read => read?,
         };
-        let operator =
-            AdminEntry { name: "operator".to_owned(), role: Role::Operator, hash: token.hash() };
-        let mut entries = configured;
-        entries.push(operator);
+        let operator = AdminEntry {
+            name: "operator".to_owned(),
+            role: Role::Operator,
+            hash: token.hash(),
+            expires: None,
+        };
+        let entries = configured.into_iter().chain([operator]);
+        let entries = entries.map(|entry| (entry, Lease::new())).collect();
         let failures = Mutex::new(Failures { since: Instant::now(), count: 0 });
-        Ok(Self { entries, failures })
+        Ok(Self { entries: RwLock::new(entries), failures })
     }
 
     /// Who sent the value of an `Authorization` header.
@@ -158,19 +198,61 @@ impl Admins {
     /// # Errors
     /// [`AdminFailure`], of which the caller learns no more than to wait.
     pub fn identify(&self, header: Option<&str>) -> Result<Admin, AdminFailure> {
-        let hash = match bearer(header, Kind::Admin) {
+        let hash = match bearer(header, &[Kind::Admin]) {
             Ok(token) => token.hash(),
             Err(error) => return Err(self.failed(error)),
         };
+        let entries = self.entries.read();
         // Every entry is compared, so that the time does not tell which one was near.
-        let found = self
-            .entries
-            .iter()
-            .fold(None, |found, entry| if entry.hash.matches(&hash) { Some(entry) } else { found });
-        match found {
-            Some(entry) => Ok(Admin { name: entry.name.clone(), role: entry.role.clone() }),
-            None => Err(self.failed(IdentityError::Unknown)),
+        let found = entries.iter().fold(None, |found, (entry, lease)| {
+            if entry.hash.matches(&hash) { Some((entry, lease)) } else { found }
+        });
+        let Some((entry, lease)) = found else {
+            drop(entries);
+            return Err(self.failed(IdentityError::Unknown));
+        };
+        if lease.is_over() || entry.is_over(SystemTime::now()) {
+            drop(entries);
+            return Err(self.failed(IdentityError::Expired));
         }
+        Ok(Admin { name: entry.name.clone(), role: entry.role.clone(), lease: lease.clone() })
+    }
+
+    /// Accepts one more principal.
+    pub fn add(&self, entry: AdminEntry) {
+        self.entries.write().push((entry, Lease::new()));
+    }
+
+    /// No longer accepts a token, and ends what is open on it. False if it was not accepted.
+    pub fn remove(&self, hash: &TokenHash) -> bool {
+        let mut entries = self.entries.write();
+        let Some(at) = entries.iter().position(|(entry, _)| entry.hash.matches(hash)) else {
+            return false;
+        };
+        entries.swap_remove(at).1.end();
+        true
+    }
+
+    /// Ends a token at `expires` if it would live longer.
+    pub fn limit(&self, hash: &TokenHash, expires: SystemTime) {
+        let mut entries = self.entries.write();
+        for (entry, _) in entries.iter_mut().filter(|(entry, _)| entry.hash.matches(hash)) {
+            entry.expires = Some(entry.expires.map_or(expires, |known| known.min(expires)));
+        }
+    }
+
+    /// Ends what is open on tokens that ended by `now`.
+    pub fn expire(&self, now: SystemTime) {
+        let entries = self.entries.read();
+        for (_, lease) in entries.iter().filter(|(entry, _)| entry.is_over(now)) {
+            lease.end();
+        }
+    }
+
+    /// True if a principal that is accepted has that name.
+    pub fn has(&self, name: &str) -> bool {
+        let now = SystemTime::now();
+        self.entries.read().iter().any(|(entry, _)| entry.name == name && !entry.is_over(now))
     }
 
     fn failed(&self, error: IdentityError) -> AdminFailure {

@@ -72,7 +72,10 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), PrivateFileError> {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let dir = path.parent().unwrap_or_else(|| Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let draft = path.with_extension(format!("{}.draft", std::process::id()));
+    // Random, so that one that a crash left behind is in nobody's way.
+    let mut bits = [0; 8];
+    getrandom::fill(&mut bits).map_err(|error| io::Error::other(error.to_string()))?;
+    let draft = path.with_extension(format!("{:016x}.draft", u64::from_be_bytes(bits)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = file
         .write_all(text.as_bytes())

@@ -45,11 +45,11 @@ fn header(token: &Token) -> String {
 }
 
 fn entry(agent: &str, token: &Token) -> TokenEntry {
-    TokenEntry { agent: name(agent), hash: token.hash(), expires: None }
+    TokenEntry { agent: name(agent), hash: token.hash(), expires: None, source: Source::Configured }
 }
 
 fn admin_entry(name: &str, role: Role, token: &Token) -> AdminEntry {
-    AdminEntry { name: name.to_owned(), role, hash: token.hash() }
+    AdminEntry { name: name.to_owned(), role, hash: token.hash(), expires: None }
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn nothing_else_names_anyone() {
 #[test]
 fn a_token_is_never_printed() {
     let token = Token::generate(Kind::Agent).unwrap();
-    let principal = Principal::of(&name("support"), &token.hash());
+    let principal = Principal::of(&entry("support", &token));
     let printed = format!("{token:?} {:?} {principal:?}", token.hash());
     assert!(!printed.contains(token.reveal().trim_start_matches("pcl_agent_")), "{printed}");
     assert!(printed.starts_with("Token(…) TokenHash(…)"), "{printed}");
@@ -151,11 +151,13 @@ fn the_operator_token_is_made_at_the_first_start_and_kept() {
 fn roles_see_and_decide_what_they_may() {
     let folder = Folder::new("roles");
     let token = Token::generate(Kind::Admin).unwrap();
-    let role = Role::Harness { agents: vec![name("support")] };
+    let role = Role::Harness { agents: vec![name("support")], also_approver: false };
     let admins = Admins::open(&folder.0, vec![admin_entry("harness-1", role, &token)]).unwrap();
     let harness = admins.identify(Some(&header(&token))).unwrap();
     assert!(!harness.may_decide() && !harness.may_see_all());
     assert!(harness.may_see(&name("SUPPORT")) && !harness.may_see(&name("billing")));
+    assert!(harness.may_run(&name("SUPPORT")) && !harness.may_run(&name("billing")));
+    assert!(!harness.may_mint());
 }
 
 #[test]
@@ -177,4 +179,58 @@ fn many_failures_are_told_to_wait_and_lock_nobody_out() {
 fn base32_has_26_characters_and_no_padding() {
     let text = token::base32(0xe3b0_c442_98fc_1c14_9afb_f4c8_996f_b924);
     assert_eq!(text, "4oymiquy7qobjgx36tejs35zeq");
+}
+
+#[test]
+fn tokens_of_a_file_come_and_go_and_the_others_stay() {
+    let make = || Token::generate(Kind::Agent).unwrap();
+    let (kept, gone, fresh, minted) = (make(), make(), make(), make());
+    let tokens = Tokens::new([entry("support", &kept), entry("support", &gone)]);
+    let source = Source::Minted { id: "tok_a".to_owned(), run: Some("run_of_old".to_owned()) };
+    tokens.add(TokenEntry { source, ..entry("support", &minted) });
+    let before = tokens.identify(Some(&header(&kept))).unwrap();
+    let turnover = tokens.configure(vec![entry("support", &kept), entry("billing", &fresh)]);
+    assert_eq!(turnover.came.len(), 1);
+    assert_eq!(turnover.came[0].agent, name("billing"));
+    assert_eq!(turnover.went.len(), 1);
+    assert_eq!(tokens.identify(Some(&header(&gone))).unwrap_err(), IdentityError::Unknown);
+    // The same lease as before: what is open on it goes on.
+    assert_eq!(tokens.identify(Some(&header(&kept))).unwrap(), before);
+    assert_eq!(tokens.identify(Some(&header(&minted))).unwrap().run, "run_of_old");
+    // A token that changes hands is another credential, with nothing of the former's open.
+    let turnover = tokens.configure(vec![entry("billing", &kept), entry("billing", &fresh)]);
+    assert_eq!((turnover.came.len(), turnover.went.len()), (1, 1));
+    assert_eq!(turnover.went[0].lease, before.lease);
+    assert_ne!(tokens.identify(Some(&header(&kept))).unwrap().lease, before.lease);
+}
+
+#[test]
+fn an_expired_token_is_told_apart_once() {
+    let token = Token::generate(Kind::Agent).unwrap();
+    let tokens = Tokens::new([entry("support", &token)]);
+    let principal = tokens.identify(Some(&header(&token))).unwrap();
+    assert!(tokens.expired(SystemTime::now()).is_empty());
+    tokens.limit(&token.hash(), SystemTime::now());
+    let later = SystemTime::now() + Duration::from_secs(1);
+    assert_eq!(tokens.expired(later), std::slice::from_ref(&principal));
+    assert_eq!(tokens.identify(Some(&header(&token))).unwrap_err(), IdentityError::Expired);
+    principal.lease.end();
+    assert!(tokens.expired(later).is_empty());
+    assert!(tokens.agents(later).is_empty());
+}
+
+#[tokio::test]
+async fn what_is_open_on_a_lease_hears_of_its_end() {
+    let (credential, run) = (Lease::new(), Lease::new());
+    let pass = Pass::new([credential.clone(), run.clone()]);
+    let held = pass.clone();
+    assert!(!run.vacant(Duration::from_millis(10)).await);
+    assert!(tokio::time::timeout(Duration::from_millis(10), pass.over()).await.is_err());
+    let open = tokio::spawn(async move { held.over().await });
+    run.end();
+    open.await.unwrap();
+    assert!(pass.is_over() && run.is_over() && !credential.is_over());
+    drop(pass);
+    assert!(run.vacant(Duration::from_secs(5)).await);
+    assert!(credential.vacant(Duration::from_secs(5)).await);
 }

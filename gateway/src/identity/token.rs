@@ -14,6 +14,8 @@ const BODY_CHARS: usize = 43;
 pub enum Kind {
     /// The endpoints of one agent.
     Agent,
+    /// The same, for one of its runs.
+    Run,
     /// The admin listener.
     Admin,
 }
@@ -35,6 +37,7 @@ impl Kind {
     pub fn prefix(self) -> &'static str {
         match self {
             Self::Agent => "pcl_agent_",
+            Self::Run => "pcl_run_",
             Self::Admin => "pcl_admin_",
         }
     }

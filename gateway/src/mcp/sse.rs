@@ -8,6 +8,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// Events that may wait for a slow reader.
 pub(crate) const EVENTS_QUEUED_MAX: usize = 64;
@@ -63,14 +64,38 @@ impl EventSender {
 pub(crate) enum Body {
     /// Complete bytes.
     Full(Option<Bytes>),
-    /// A stream, and the work that feeds it. The work runs while the body is read and is
-    /// dropped with it, so a reader that leaves ends the work.
+    /// A stream, and the work that feeds it. The work is dropped with the body, so a reader that
+    /// leaves ends the work.
     Stream {
-        /// The work; `None` once it ended.
-        work: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+        /// The work.
+        work: Work,
         /// What the work sent.
         events: mpsc::Receiver<Bytes>,
     },
+}
+
+/// What feeds a stream.
+pub(crate) enum Work {
+    /// It runs while the body is read.
+    Read(Pin<Box<dyn Future<Output = ()> + Send>>),
+    /// It runs by itself, so that its end does not wait for a reader.
+    Runs {
+        /// Ended with the body.
+        _task: Task,
+    },
+    /// It ended.
+    Ended,
+}
+
+/// A task that ends with its owner.
+pub(crate) struct Task {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 impl fmt::Debug for Body {
@@ -97,7 +122,25 @@ impl Body {
         F: Future<Output = ()> + Send + 'static,
     {
         let (sender, events) = mpsc::channel(EVENTS_QUEUED_MAX);
-        Self::Stream { work: Some(Box::pin(work(EventSender(sender)))), events }
+        Self::Stream { work: Work::Read(Box::pin(work(EventSender(sender)))), events }
+    }
+
+    /// The same body, whose work ends early if `over` resolves, whether somebody reads or not.
+    /// What it had sent by then is still delivered.
+    pub(crate) fn until(self, over: impl Future<Output = ()> + Send + 'static) -> Self {
+        let Self::Stream { mut work, events } = self else { return self };
+        if let Work::Read(running) = std::mem::replace(&mut work, Work::Ended) {
+            let task = tokio::spawn(async move {
+                tokio::select! {
+                    // First, so that what has an end by now says so.
+                    biased;
+                    () = running => {}
+                    () = over => {}
+                }
+            });
+            work = Work::Runs { _task: Task { task } };
+        }
+        Self::Stream { work, events }
     }
 }
 
@@ -112,10 +155,10 @@ impl HttpBody for Body {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Stream { work, events } => {
-                if let Some(running) = work
+                if let Work::Read(running) = work
                     && running.as_mut().poll(cx).is_ready()
                 {
-                    *work = None;
+                    *work = Work::Ended;
                 }
                 events.poll_recv(cx).map(|event| event.map(|bytes| Ok(Frame::data(bytes))))
             }
@@ -131,5 +174,69 @@ impl HttpBody for Body {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
             Self::Stream { .. } => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt as _;
+    use std::time::Duration;
+    use tokio::sync::{Notify, oneshot};
+
+    // More than fits: a reader that does not read stops it.
+    async fn chatter(events: &EventSender) {
+        while events.message(b"{}").await.is_ok() {}
+    }
+
+    async fn text(body: Body) -> String {
+        String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn work_ends_with_its_time_though_nobody_reads_and_what_it_said_is_delivered() {
+        let (over, ended) = oneshot::channel::<()>();
+        let (held, gone) = oneshot::channel::<()>();
+        let body = Body::stream(|events| async move {
+            let _held = held;
+            chatter(&events).await;
+        });
+        let body = body.until(async move { drop(ended.await) });
+        for _ in 0..EVENTS_QUEUED_MAX * 4 {
+            tokio::task::yield_now().await;
+        }
+        over.send(()).unwrap();
+        // The work was dropped, and with it what it held.
+        assert!(tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap().is_err());
+        assert_eq!(text(body).await.matches("data: {}").count(), EVENTS_QUEUED_MAX);
+    }
+
+    #[tokio::test]
+    async fn what_has_an_end_by_now_says_so() {
+        let told = std::sync::Arc::new(Notify::new());
+        let (waits, ends) = (std::sync::Arc::clone(&told), std::sync::Arc::clone(&told));
+        let body = Body::stream(|events| async move {
+            waits.notified().await;
+            events.message(b"{\"settled\":true}").await.unwrap();
+        });
+        let (over, ended) = oneshot::channel::<()>();
+        let body = body.until(async move { drop(ended.await) });
+        tokio::task::yield_now().await;
+        ends.notify_one();
+        over.send(()).unwrap();
+        assert!(text(body).await.contains("settled"));
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_leaves_ends_the_work() {
+        let (held, gone) = oneshot::channel::<()>();
+        let body = Body::stream(|_| async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        let body = body.until(std::future::pending());
+        tokio::task::yield_now().await;
+        drop(body);
+        assert!(tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap().is_err());
     }
 }

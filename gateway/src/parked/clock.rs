@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Both clocks.
@@ -13,14 +13,15 @@ pub struct Clock {
 
 #[derive(Clone)]
 enum Kind {
-    System(Instant),
+    // The second is what the wall clock is ahead of this machine's, in milliseconds.
+    System(Instant, Arc<AtomicI64>),
     Manual(ManualClock),
 }
 
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
-            Kind::System(_) => "Clock::system()",
+            Kind::System(..) => "Clock::system()",
             Kind::Manual(_) => "Clock::manual()",
         })
     }
@@ -30,7 +31,7 @@ impl Clock {
     /// The clocks of this machine.
     #[must_use]
     pub fn system() -> Self {
-        Self { kind: Kind::System(Instant::now()) }
+        Self { kind: Kind::System(Instant::now(), Arc::default()) }
     }
 
     /// Clocks that a test moves.
@@ -43,15 +44,25 @@ impl Clock {
         (Self { kind: Kind::Manual(manual.clone()) }, manual)
     }
 
+    /// Takes over a wall clock that is `ahead_ms` ahead of this machine's: with a database that
+    /// several machines share, its clock is the only one.
+    pub fn follow(&self, ahead_ms: i64) {
+        match &self.kind {
+            Kind::System(_, known) => known.store(ahead_ms, Ordering::Relaxed),
+            Kind::Manual(_) => {}
+        }
+    }
+
     /// Milliseconds since 1970.
     #[must_use]
     pub fn wall_ms(&self) -> u64 {
         match &self.kind {
-            Kind::System(_) => SystemTime::now()
+            Kind::System(_, ahead_ms) => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .ok()
                 .and_then(|since| u64::try_from(since.as_millis()).ok())
-                .unwrap_or_default(),
+                .unwrap_or_default()
+                .saturating_add_signed(ahead_ms.load(Ordering::Relaxed)),
             Kind::Manual(manual) => manual.wall_ms.load(Ordering::SeqCst),
         }
     }
@@ -60,7 +71,9 @@ impl Clock {
     #[must_use]
     pub fn steady_ms(&self) -> u64 {
         match &self.kind {
-            Kind::System(start) => u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            Kind::System(start, _) => {
+                u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+            }
             Kind::Manual(manual) => manual.steady_ms.load(Ordering::SeqCst),
         }
     }

@@ -2,8 +2,9 @@
 
 use super::step::{self, Stuck};
 use super::ticket::{How, Ticket};
-use super::{AttachError, Caller, Inner, ParkError, execute};
-use crate::store::{Inserted, RunRow, StoreFault};
+use super::{AttachError, Caller, Inner, Origin, ParkError, execute};
+use crate::identity::random_id;
+use crate::store::{Inserted, StoreFault};
 use portcullis_policy::decide::{Request, Usage, over_parked};
 use portcullis_policy::ledger::{Asked, Card, Event, State};
 use portcullis_policy::scope::Scope;
@@ -11,8 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-const ID_CHARS: usize = 26;
 /// How long a repeat waits for an answer that is being written to an earlier call.
 const HANDOVER: Duration = Duration::from_secs(1);
 
@@ -21,12 +20,12 @@ pub(super) async fn park(
     inner: &Arc<Inner>,
     caller: &Caller,
     request: &Request,
-    scope: &Scope,
+    origin: &Origin,
 ) -> Result<Ticket, ParkError> {
-    let asked = Asked::new(&caller.agent, &caller.run, request);
+    let asked = Asked::new(&caller.agent, &caller.run, &origin.above, request);
     let mut waited = false;
     loop {
-        let lane = inner.lane.lock().await;
+        let lane = inner.lanes.of(asked.key()).lock().await;
         if *inner.stopping.borrow() {
             return Err(ParkError::Stopping);
         }
@@ -36,7 +35,7 @@ pub(super) async fn park(
         }
         let now_ms = inner.settings.clock.wall_ms();
         let Some((card, kept)) = inner.store.undelivered(key, now_ms).await? else {
-            return make(inner, asked, scope).await;
+            return make(inner, asked, &origin.scope).await;
         };
         if waited || !inner.memory.held(card.id()) {
             let settlement = step::told(&card, Some(&kept));
@@ -52,23 +51,20 @@ pub(super) async fn park(
 
 async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket, ParkError> {
     let clock = &inner.settings.clock;
-    let usage = Usage { parked_calls: inner.memory.count(&asked.agent), ..Usage::default() };
-    if let Some(refusal) = over_parked(scope, &usage) {
-        return Err(ParkError::Full(refusal));
-    }
-    let card = Card::new(new_id().map_err(ParkError::Random)?, asked, clock.wall_ms());
+    let card = Card::new(random_id("apr_").map_err(ParkError::Random)?, asked, clock.wall_ms());
     // The waiter is there before anyone can see the card, so no decision comes too early.
-    inner.memory.enter(&card, Some(card.asked().decide_within_ms), clock.steady_ms());
+    let times = (Some(card.asked().decide_within_ms), clock.steady_ms());
+    let most = scope.limits.parked_calls;
+    if let Err(parked_calls) = inner.memory.enter_within(&card, most, times) {
+        let usage = Usage { parked_calls, ..Usage::default() };
+        return Err(over_parked(scope, &usage).map_or(ParkError::Stopping, ParkError::Full));
+    }
     let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
-    match inner.store.insert(&card, Some(&unnamed(&card))).await {
+    let inserted = inner.store.insert(&card, None).await;
+    match inserted {
         Ok(Inserted::New) => {
             step::announce(inner, &card);
             Ok(Ticket::seated(inner, card.id(), How::Made, seat))
-        }
-        Ok(Inserted::RunEnded) => {
-            // Unnamed runs end with the gateway alone.
-            inner.memory.forget(card.id());
-            Err(ParkError::Stopping)
         }
         Ok(Inserted::Duplicate) => {
             inner.memory.forget(card.id());
@@ -76,6 +72,10 @@ async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket,
                 Some(card) => Ok(join(inner, card).await?),
                 None => Err(ParkError::Stopping),
             }
+        }
+        Ok(Inserted::RunEnded) => {
+            inner.memory.forget(card.id());
+            Err(ParkError::RunEnded)
         }
         Err(fault) => {
             inner.memory.forget(card.id());
@@ -153,32 +153,4 @@ pub(super) fn adopt(inner: &Arc<Inner>, card: &Card) {
     let clock = &inner.settings.clock;
     let left_ms = card.deadline().map(|deadline| deadline.left_at(clock.wall_ms()));
     inner.memory.enter(card, left_ms, clock.steady_ms());
-}
-
-// The run that the caller's credential has without asking.
-fn unnamed(card: &Card) -> RunRow {
-    RunRow {
-        id: card.asked().run.clone(),
-        agent: card.asked().agent.clone(),
-        parent: None,
-        unnamed: true,
-        token: None,
-        narrow: None,
-        unattended: false,
-        created_ms: card.created_ms(),
-        created_by: card.asked().agent.as_str().to_owned(),
-        deadline: None,
-        ended: None,
-    }
-}
-
-fn new_id() -> Result<String, getrandom::Error> {
-    let mut random = [0; ID_CHARS];
-    getrandom::fill(&mut random)?;
-    let letters = random.iter().map(|byte| {
-        // Five bits of each byte, so every letter is as likely as every other.
-        let letter = ALPHABET.get(usize::from(byte & 31)).copied().unwrap_or(b'a');
-        char::from(letter)
-    });
-    Ok("apr_".chars().chain(letters).collect())
 }

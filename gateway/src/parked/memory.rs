@@ -68,6 +68,29 @@ struct Live {
     progress: broadcast::Sender<Bytes>,
 }
 
+impl Live {
+    fn new(card: &Card, (left_ms, steady_ms): (Option<u64>, u64)) -> Self {
+        Self {
+            agent: card.asked().agent.clone(),
+            state: card.state(),
+            version: card.version(),
+            deadline_ms: left_ms.map(|left| steady_ms.saturating_add(left)),
+            waiters: 0,
+            claimed: false,
+            running: None,
+            news: watch::Sender::new(News { card: Arc::new(card.clone()), settled: None }),
+            progress: broadcast::Sender::new(PROGRESS_QUEUE),
+        }
+    }
+}
+
+fn waiting(live: &HashMap<String, Live>, agent: &AgentName) -> u32 {
+    let waits = |entry: &&Live| {
+        entry.agent == *agent && matches!(entry.state, State::Parked | State::Approved)
+    };
+    u32::try_from(live.values().filter(waits).count()).unwrap_or(u32::MAX)
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     live: Mutex<HashMap<String, Live>>,
@@ -89,17 +112,25 @@ impl Memory {
     /// Makes room for a card that is live, if there is none; its time left is that of the card
     /// at `now_ms` of both clocks.
     pub(super) fn enter(&self, card: &Card, left_ms: Option<u64>, steady_ms: u64) {
-        self.live.lock().entry(card.id().to_owned()).or_insert_with(|| Live {
-            agent: card.asked().agent.clone(),
-            state: card.state(),
-            version: card.version(),
-            deadline_ms: left_ms.map(|left| steady_ms.saturating_add(left)),
-            waiters: 0,
-            claimed: false,
-            running: None,
-            news: watch::Sender::new(News { card: Arc::new(card.clone()), settled: None }),
-            progress: broadcast::Sender::new(PROGRESS_QUEUE),
-        });
+        let mut live = self.live.lock();
+        live.entry(card.id().to_owned()).or_insert_with(|| Live::new(card, (left_ms, steady_ms)));
+    }
+
+    /// The same for a new card, unless its agent has `most` calls that wait already: then how
+    /// many it has.
+    pub(super) fn enter_within(
+        &self,
+        card: &Card,
+        most: u32,
+        times: (Option<u64>, u64),
+    ) -> Result<(), u32> {
+        let mut live = self.live.lock();
+        let count = waiting(&live, &card.asked().agent);
+        if count >= most {
+            return Err(count);
+        }
+        live.insert(card.id().to_owned(), Live::new(card, times));
+        Ok(())
     }
 
     /// Forgets a card that was never stored.
@@ -238,11 +269,7 @@ impl Memory {
 
     /// Calls of `agent` that wait.
     pub(super) fn count(&self, agent: &AgentName) -> u32 {
-        let waits = |entry: &&Live| {
-            entry.agent == *agent && matches!(entry.state, State::Parked | State::Approved)
-        };
-        let count = self.live.lock().values().filter(waits).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
+        waiting(&self.live.lock(), agent)
     }
 
     /// The time left of a card on the steady clock.
@@ -255,6 +282,15 @@ impl Memory {
     pub(super) fn card(&self, id: &str) -> Option<Arc<Card>> {
         let live = self.live.lock();
         Some(Arc::clone(&live.get(id)?.news.borrow().card))
+    }
+
+    /// Live cards as last published.
+    pub(super) fn cards(&self, pick: impl Fn(&Card) -> bool) -> Vec<Arc<Card>> {
+        let live = self.live.lock();
+        live.values()
+            .map(|entry| Arc::clone(&entry.news.borrow().card))
+            .filter(|card| pick(card))
+            .collect()
     }
 
     /// Where a live card stands.

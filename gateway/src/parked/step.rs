@@ -1,7 +1,7 @@
 //! Moving a card: read, step, commit on condition, and only then the effects.
 
-use super::{Caller, DecideError, Executed, Inner, KEPT_BYTES_MAX, Settlement, execute};
-use crate::store::{Change, Filter, Kept, KeptKind, StoreFault};
+use super::{DecideError, Executed, Inner, KEPT_BYTES_MAX, Settlement, execute};
+use crate::store::{Change, Kept, KeptKind, StoreFault};
 use bytes::Bytes;
 use portcullis_policy::canonical::Digest;
 use portcullis_policy::ledger::{
@@ -53,14 +53,16 @@ pub(super) async fn commit(
     event: &Event,
     executed: Option<&Executed>,
 ) -> Result<bool, StoreFault> {
-    let change = Change {
-        card: next.clone(),
-        kept: kept(inner, next, executed),
-        decided: matches!(event, Event::Decide { .. }),
-        silent: false,
-    };
+    let decided = matches!(event, Event::Decide { .. });
+    let change = Change { decided, ..change(inner, next, executed) };
     let counted = inner.store.commit(&[change]).await?;
     Ok(counted.first().copied().unwrap_or(false))
+}
+
+/// One step as the store takes it, with the answer to keep; no decision.
+pub(super) fn change(inner: &Inner, next: &Card, executed: Option<&Executed>) -> Change {
+    let kept = kept(inner, next, executed);
+    Change { card: next.clone(), kept, decided: false, silent: false }
 }
 
 /// Carries out the effects of a committed step, without [`Effect::Run`].
@@ -230,40 +232,15 @@ pub(super) async fn attend(inner: &Arc<Inner>, id: &str) {
     }
 }
 
-/// Settles every live card of some runs in one transaction.
-pub(super) async fn stop(
-    inner: &Arc<Inner>,
-    runs: &[Caller],
-    why: &str,
-) -> Result<Vec<Card>, StoreFault> {
-    // No new card of these runs while they are stopped.
-    let _lane = inner.lane.lock().await;
-    let event = Event::Stop { why: why.to_owned() };
-    let mut stopped = Vec::new();
-    loop {
-        let moved = live_of(inner, runs).await?;
-        let moved: Vec<_> = moved
-            .iter()
-            .filter_map(|card| step(card, event.clone(), inner.settings.clock.wall_ms()).ok())
-            .collect();
-        if moved.is_empty() {
-            return Ok(stopped);
-        }
-        stopped.extend(commit_all(inner, moved).await?);
-    }
-}
-
 /// Commits many steps in one transaction and carries out those that count.
 pub(super) async fn commit_all(
     inner: &Arc<Inner>,
     moved: Vec<(Card, Vec<Effect>)>,
 ) -> Result<Vec<Card>, StoreFault> {
+    // A step that is published to nobody is only a clock written down.
     let change = |(card, effects): &(Card, Vec<Effect>)| Change {
-        card: card.clone(),
-        kept: kept(inner, card, None),
-        decided: false,
-        // A step that is published to nobody is only a clock written down.
         silent: effects.is_empty(),
+        ..change(inner, card, None)
     };
     let changes: Vec<_> = moved.iter().map(change).collect();
     let counted = inner.store.commit(&changes).await?;
@@ -273,20 +250,6 @@ pub(super) async fn commit_all(
             apply(inner, &card, &effects, None);
             cards.push(card);
         }
-    }
-    Ok(cards)
-}
-
-async fn live_of(inner: &Arc<Inner>, runs: &[Caller]) -> Result<Vec<Card>, StoreFault> {
-    let mut cards = Vec::new();
-    for caller in runs {
-        let filter = Filter {
-            states: vec![State::Parked, State::Approved, State::Executing],
-            agent: Some(caller.agent.clone()),
-            runs: vec![caller.run.clone()],
-            ..Filter::default()
-        };
-        cards.extend(inner.store.list(&filter).await?);
     }
     Ok(cards)
 }

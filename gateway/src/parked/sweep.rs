@@ -3,7 +3,7 @@
 use super::memory::Look;
 use super::step::{self as steps, Stuck};
 use super::{Executed, Inner, execute, join};
-use crate::store::{Retention, Standing, StoreFault};
+use crate::store::{Pruned, Retention, Standing, StoreFault};
 use portcullis_policy::ledger::{Event, State, step};
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -14,10 +14,10 @@ use tokio::time::MissedTickBehavior;
 const TICK: Duration = Duration::from_millis(250);
 /// How many ticks lie between two repairs.
 const TICKS_A_REPAIR: u32 = 20;
+/// Most removals of old rows in one round.
+const PRUNINGS_MAX: usize = 20;
 /// How many repairs lie between two marks of the time left.
 const REPAIRS_A_MARK: u32 = 12;
-/// How long events stay readable.
-const EVENTS_KEEP_MS: u64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// Takes up the cards of the store after a start.
 pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
@@ -76,6 +76,9 @@ async fn tick(weak: &Weak<Inner>, count: u32) -> bool {
         repair(&inner).await;
     }
     if count.is_multiple_of(TICKS_A_REPAIR * REPAIRS_A_MARK) {
+        if let Err(fault) = follow_clock(&inner).await {
+            tracing::warn!(%fault, "the clock of the store cannot be read");
+        }
         mark_all(&inner).await;
         prune(&inner).await;
     }
@@ -185,17 +188,33 @@ async fn mark_all(inner: &Arc<Inner>) {
     }
 }
 
+// As long as there is something to remove, a little at a time, so that nobody waits for it long.
 async fn prune(inner: &Arc<Inner>) {
     let now_ms = inner.settings.clock.wall_ms();
-    let keep_ms = u64::try_from(inner.settings.card_keep.as_millis()).unwrap_or(u64::MAX);
+    let before =
+        |keep: Duration| now_ms.saturating_sub(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX));
     let retention = Retention {
         now_ms,
-        cards_before_ms: now_ms.saturating_sub(keep_ms),
-        events_before_ms: now_ms.saturating_sub(EVENTS_KEEP_MS),
+        cards_before_ms: before(inner.settings.card_keep),
+        events_before_ms: before(inner.settings.event_keep),
     };
-    if let Err(fault) = inner.store.prune(&retention).await {
-        tracing::warn!(%fault, "old cards and answers could not be removed");
+    for _ in 0..PRUNINGS_MAX {
+        match inner.store.prune(&retention).await {
+            Ok(pruned) if pruned == Pruned::default() => return,
+            Ok(pruned) => inner.pruned.lock().add(&pruned),
+            Err(fault) => {
+                tracing::warn!(%fault, "what is old could not be removed");
+                return;
+            }
+        }
     }
+}
+
+/// Takes over the clock of the store.
+pub(super) async fn follow_clock(inner: &Arc<Inner>) -> Result<(), StoreFault> {
+    let ahead_ms = inner.store.clock_offset_ms().await?;
+    inner.settings.clock.follow(ahead_ms);
+    Ok(())
 }
 
 // Moves a card where it does not matter if somebody else moved it before.

@@ -18,8 +18,8 @@ pub const LIST_ITEMS_MAX: u32 = 1_000;
 pub struct Filter {
     /// In any of these states; empty is every state.
     pub states: Vec<State>,
-    /// Of this agent.
-    pub agent: Option<AgentName>,
+    /// Of these agents; empty is every agent.
+    pub agents: Vec<AgentName>,
     /// Of these runs; empty is every run.
     pub runs: Vec<String>,
     /// After this card of an earlier list.
@@ -153,9 +153,11 @@ impl Store {
             let states = filter.states.iter().map(|state| state.as_str());
             statement = statement.then(" AND state IN ").then_list(states);
         }
-        if let Some(agent) = &filter.agent {
-            let agent = agent.as_str().to_ascii_lowercase();
-            statement = statement.then(" AND agent = ").then_value(agent);
+        if !filter.agents.is_empty() {
+            let agents: Vec<_> =
+                filter.agents.iter().map(|agent| agent.as_str().to_ascii_lowercase()).collect();
+            let agents = agents.iter().map(String::as_str);
+            statement = statement.then(" AND agent IN ").then_list(agents);
         }
         if !filter.runs.is_empty() {
             let runs = filter.runs.iter().map(String::as_str);

@@ -44,6 +44,13 @@ impl Engine {
         }
     }
 
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(sqlite) => sqlite.close().await,
+            Self::Postgres(postgres) => postgres.close().await,
+        }
+    }
+
     /// The clock of the engine minus ours.
     pub(super) async fn clock_offset_ms(&self) -> Result<i64, StoreFault> {
         match self {

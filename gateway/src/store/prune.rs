@@ -39,6 +39,36 @@ pub struct Pruned {
     pub grants: u64,
 }
 
+impl Pruned {
+    /// Adds what went by another pruning.
+    pub fn add(&mut self, other: &Self) {
+        let Self { cards, results, runs, tokens, events, counters, sessions, grants } = other;
+        self.cards += cards;
+        self.results += results;
+        self.runs += runs;
+        self.tokens += tokens;
+        self.events += events;
+        self.counters += counters;
+        self.sessions += sessions;
+        self.grants += grants;
+    }
+
+    /// Each kind of row, as metrics call it, and how many went.
+    #[must_use]
+    pub fn kinds(&self) -> [(&'static str, u64); 8] {
+        [
+            ("cards", self.cards),
+            ("results", self.results),
+            ("runs", self.runs),
+            ("tokens", self.tokens),
+            ("events", self.events),
+            ("counters", self.counters),
+            ("sessions", self.sessions),
+            ("grants", self.grants),
+        ]
+    }
+}
+
 impl Store {
     /// Removes what is old, at most [`PRUNE_ROWS_MAX`] of each kind.
     ///

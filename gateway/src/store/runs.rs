@@ -41,6 +41,26 @@ pub struct RunRow {
     pub ended: Option<RunEnd>,
 }
 
+impl RunRow {
+    /// The run of a credential of `agent`, which nobody started.
+    #[must_use]
+    pub fn unnamed(id: &str, agent: &AgentName, now_ms: u64) -> Self {
+        Self {
+            id: id.to_owned(),
+            agent: agent.clone(),
+            parent: None,
+            unnamed: true,
+            token: None,
+            narrow: None,
+            unattended: false,
+            created_ms: now_ms,
+            created_by: "its credential".to_owned(),
+            deadline: None,
+            ended: None,
+        }
+    }
+}
+
 /// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEnd {

@@ -4,7 +4,7 @@ use super::events::{self, Told};
 use super::fault::Misfit;
 use super::row::Row;
 use super::statement::{Guard, Statement};
-use super::work::Batch;
+use super::work::{Batch, Work};
 use super::{Store, StoreFault};
 use portcullis_policy::name::AgentName;
 
@@ -48,11 +48,16 @@ pub enum Holder {
 }
 
 impl Store {
-    /// Adds a token.
+    /// Adds a token, and ends another one at a wall time if it would live longer: the one that
+    /// this token takes the place of.
     ///
     /// # Errors
     /// [`StoreFault`]; then nothing changed as far as the store can tell.
-    pub async fn insert_token(&self, token: &TokenRow) -> Result<(), StoreFault> {
+    pub async fn insert_token(
+        &self,
+        token: &TokenRow,
+        limit: Option<(&str, u64)>,
+    ) -> Result<(), StoreFault> {
         let (agent, admin) = match &token.holder {
             Holder::Agent(agent) => (Some(agent.as_str()), None),
             Holder::Admin { name, role, agents } => (None, Some((name, role, agents))),
@@ -80,7 +85,9 @@ impl Store {
             run: token.run.as_deref(),
             ..told(&token.id, "minted", token.created_ms)
         };
-        self.write_one(Batch::of(insert).telling(events::tell(&told))).await?;
+        let mut batches = vec![Batch::of(insert).telling(events::tell(&told))];
+        batches.extend(limit.map(|(id, expires_ms)| limited(id, expires_ms)));
+        self.write_each(Work { batches }).await?;
         Ok(())
     }
 
@@ -101,13 +108,7 @@ impl Store {
     /// # Errors
     /// [`StoreFault`]; then nothing changed as far as the store can tell.
     pub async fn limit_token(&self, id: &str, expires_ms: u64) -> Result<bool, StoreFault> {
-        let update = Statement::change(
-            "UPDATE tokens SET expires_ms = $1 \
-             WHERE id = $2 AND revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $1)",
-        );
-        let update = update.with(expires_ms).with(id).guarded(Guard::OrSkip);
-        let told = told(id, "limited", events::now_ms());
-        Ok(self.write_one(Batch::of(update).telling(events::tell(&told))).await?.counts())
+        Ok(self.write_one(limited(id, expires_ms)).await?.counts())
     }
 
     /// Revokes a token. `false` if there is none or it was revoked before.
@@ -122,6 +123,16 @@ impl Store {
         let told = told(id, "revoked", now_ms);
         Ok(self.write_one(Batch::of(update).telling(events::tell(&told))).await?.counts())
     }
+}
+
+fn limited(id: &str, expires_ms: u64) -> Batch {
+    let update = Statement::change(
+        "UPDATE tokens SET expires_ms = $1 \
+         WHERE id = $2 AND revoked_ms IS NULL AND (expires_ms IS NULL OR expires_ms > $1)",
+    );
+    let update = update.with(expires_ms).with(id).guarded(Guard::OrSkip);
+    let told = told(id, "limited", events::now_ms());
+    Batch::of(update).telling(events::tell(&told))
 }
 
 fn told<'a>(id: &'a str, state: &'a str, at_ms: u64) -> Told<'a> {

@@ -56,6 +56,11 @@ pub(super) struct Call {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Pruned {
+    pub(super) kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Refusal {
     pub(super) agent: Arc<str>,
     pub(super) reason: &'static str,

@@ -70,9 +70,11 @@ pub fn over_parked(scope: &Scope, usage: &Usage) -> Option<Refusal> {
     })
 }
 
-// Runs with a live parent do not exist yet, so a person is the only one who can be reached.
 pub(super) fn nobody_to_ask(scope: &Scope, name: &str, usage: &Usage) -> Option<Refusal> {
-    let reachable = scope.approval.approvers.contains(&Approver::Human) && !usage.unattended;
+    let reachable = scope.approval.approvers.iter().any(|approver| match approver {
+        Approver::Human => !usage.unattended,
+        Approver::Parent => usage.parent,
+    });
     if reachable || scope.approval.on_no_approver == OnNoApprover::Wait {
         return None;
     }

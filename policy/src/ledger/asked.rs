@@ -17,6 +17,9 @@ pub struct Asked {
     pub agent: AgentName,
     /// Its run.
     pub run: String,
+    /// The runs above it, the nearest first: who may decide as its parent, and what an approver
+    /// is shown of the delegation.
+    pub above: Vec<Ancestor>,
     /// The server.
     #[serde(with = "spelled")]
     pub server: ServerName,
@@ -51,15 +54,27 @@ pub struct Asked {
     pub use_within_ms: u64,
 }
 
+/// A run above another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ancestor {
+    /// The agent.
+    #[serde(with = "spelled")]
+    pub agent: AgentName,
+    /// Its run.
+    pub run: String,
+}
+
 impl Asked {
-    /// What `agent` asks for in `run`, as the decision parked it.
+    /// What `agent` asks for in `run`, as the decision parked it; `above` are the runs above it.
     #[must_use]
-    pub fn new(agent: &AgentName, run: &str, request: &Request) -> Self {
+    pub fn new(agent: &AgentName, run: &str, above: &[Ancestor], request: &Request) -> Self {
         let tool = &request.tool;
         let approval = &request.approval;
         Self {
             agent: agent.clone(),
             run: run.to_owned(),
+            above: above.to_vec(),
             server: tool.server.clone(),
             tool: tool.name.clone(),
             exposed: tool.exposed.clone(),
@@ -74,6 +89,12 @@ impl Asked {
             decide_within_ms: ms(approval.decide_within),
             use_within_ms: ms(approval.use_within),
         }
+    }
+
+    /// True if the call was made below `run`, at whatever depth.
+    #[must_use]
+    pub fn is_below(&self, run: &str) -> bool {
+        self.above.iter().any(|ancestor| ancestor.run == run)
     }
 
     /// The key by which an identical call is known: agent, run, server, tool and arguments.

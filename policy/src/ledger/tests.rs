@@ -9,6 +9,7 @@ fn asked(on_caller_gone: OnCallerGone) -> Asked {
     let arguments = r#"{"id":7}"#.to_owned();
     Asked {
         agent: AgentName::new("support").unwrap(),
+        above: Vec::new(),
         run: "run_a".to_owned(),
         server: ServerName::new("crm").unwrap(),
         tool: ToolName::new("refund").unwrap(),

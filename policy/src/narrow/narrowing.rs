@@ -33,7 +33,12 @@ impl Agent {
             self.grants.iter().cloned().partition(|grant| narrow.entry(&grant.server).is_some());
         let narrows = self.narrowing.narrows.iter().chain([narrow]).cloned().collect();
         let outside = self.narrowing.outside.iter().cloned().chain(gone).collect();
-        (Self { grants, narrowing: Narrowing { narrows, outside }, ..self.clone() }, found)
+        let bound = |name: &str| {
+            ToolName::new(name).is_ok_and(|name| narrow.sub_agents.covering(&name).is_some())
+        };
+        let sub_agents = self.sub_agents.iter().filter(|s| bound(&s.name)).cloned().collect();
+        let narrowing = Narrowing { narrows, outside };
+        (Self { grants, sub_agents, narrowing, ..self.clone() }, found)
     }
 }
 

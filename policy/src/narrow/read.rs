@@ -15,16 +15,22 @@ const SERVER: &str = "the name of a server as text";
 const ALLOW: &str = "`\"*\"` for every tool the agent has, a list of tools, or `[]` for none";
 const RESOURCES: &str = "a list of URI patterns as text, such as `[\"crm://customers/*\"]`";
 const PROMPTS: &str = "`\"*\"` for every prompt the agent has, or a list of prompts";
+const SUB_AGENTS: &str = "`\"*\"` for every subagent the agent binds, or a list of their names";
 const PATTERN: &str = "a pattern as text";
 
-/// The entries of `json`.
-pub(super) fn read(json: &str) -> Result<Vec<Entry>, NarrowFault> {
-    let mut reading = Reading { path: "narrow".to_owned(), refused: None, entries: Vec::new() };
+/// The entries of `json`, and what it leaves of the agent's subagents.
+pub(super) fn read(json: &str) -> Result<(Vec<Entry>, Selection), NarrowFault> {
+    let mut reading = Reading {
+        path: "narrow".to_owned(),
+        refused: None,
+        entries: Vec::new(),
+        sub_agents: Selection::none(),
+    };
     if json.len() > NARROW_BYTES_MAX {
         return Err(NarrowFault { path: reading.path, kind: NarrowFaultKind::TooLong });
     }
     match reading.whole(json) {
-        Ok(()) => Ok(reading.entries),
+        Ok(()) => Ok((reading.entries, reading.sub_agents)),
         Err(error) => Err(reading.fault(json, &error)),
     }
 }
@@ -35,6 +41,7 @@ struct Reading {
     // What a refusal of this module was about; the JSON reader knows its own faults alone.
     refused: Option<NarrowFaultKind>,
     entries: Vec<Entry>,
+    sub_agents: Selection,
 }
 
 impl Reading {
@@ -42,12 +49,20 @@ impl Reading {
         let mut reader = Reader::new(json.as_bytes(), JsonLimits::default())?;
         self.wants(&mut reader, Kind::Object, "an object with the key `tools`")?;
         let mut listed = false;
-        reader.object(|reader, key| {
-            if key != "tools" {
-                return Err(self.unknown(reader, key, "`tools`", &["tools"]));
+        reader.object(|reader, key| match &**key {
+            "tools" => {
+                listed = true;
+                self.within(".tools", |this| this.tools(reader))
             }
-            listed = true;
-            self.within(".tools", |this| this.tools(reader))
+            "subAgents" => {
+                let read = self.within(".subAgents", |this| this.selection(reader, SUB_AGENTS))?;
+                self.sub_agents = read;
+                Ok(())
+            }
+            other => {
+                let keys = ["tools", "subAgents"];
+                Err(self.unknown(reader, other, "`tools` or `subAgents`", &keys))
+            }
         })?;
         if !listed {
             return Err(self.missing(&reader, "tools", TOOLS));

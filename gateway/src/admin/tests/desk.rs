@@ -3,9 +3,12 @@
 use crate::admin::{Api, Hosts, Views, router};
 use crate::audit::{Audit, Durability};
 use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
-use crate::parked::{Caller, Executed, Parked, ParkedSettings, Runner};
+use crate::decisions::Decisions;
+use crate::parked::{Caller, Executed, Origin, Parked, ParkedSettings, Runner};
+use crate::runs::{Credentials, Ground, RunSettings, Runs};
+use crate::scopes::follow_catalogue;
 use crate::seal::Seal;
-use crate::store::{Filter, Store, StoreSettings};
+use crate::store::{Filter, RunRow, Store, StoreSettings};
 use crate::telemetry::Metrics;
 use portcullis_policy::canonical::{Digest, canonical};
 use portcullis_policy::catalogue::{Catalogue, ToolOffer};
@@ -20,6 +23,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 pub(super) struct Desk {
@@ -29,6 +33,7 @@ pub(super) struct Desk {
     folder: PathBuf,
     tokens: BTreeMap<&'static str, Token>,
     parked: Parked,
+    store: Store,
     metrics: Arc<Metrics>,
 }
 
@@ -44,7 +49,10 @@ pub(super) async fn desk(name: &str) -> Desk {
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let (mut tokens, mut configured) = (BTreeMap::new(), Vec::new());
-    let agents = |name: &str| Role::Harness { agents: vec![AgentName::new(name).unwrap()] };
+    let agents = |name: &str| Role::Harness {
+        agents: vec![AgentName::new(name).unwrap()],
+        also_approver: false,
+    };
     for (name, role) in [
         ("dana", Role::Approver),
         ("viewer", Role::Viewer),
@@ -52,13 +60,31 @@ pub(super) async fn desk(name: &str) -> Desk {
         ("stranger", agents("billing")),
     ] {
         let token = Token::generate(Kind::Admin).unwrap();
-        configured.push(AdminEntry { name: name.to_owned(), role, hash: token.hash() });
+        configured.push(AdminEntry { name: name.to_owned(), role, hash: token.hash(), expires: None });
         tokens.insert(name, token);
     }
-    let admins = Admins::open(&folder, configured).unwrap();
+    let admins = Arc::new(Admins::open(&folder, configured).unwrap());
     tokens.insert("operator", read_operator_token(&folder).unwrap());
     let store = Store::open(&StoreSettings::new(folder.join("state.db"))).await.unwrap();
-    let parked = Parked::open(store, ParkedSettings::default(), runner()).await.unwrap();
+    let settings = ParkedSettings::default();
+    let clock = settings.clock.clone();
+    let parked = Parked::open(store.clone(), settings, runner()).await.unwrap();
+    let audit = Arc::new(Audit::open(&folder.join("audit"), Durability::Os).unwrap());
+    let catalogue = watch::channel(Arc::new(Catalogue::default())).1;
+    let (scopes, _) = follow_catalogue(Arc::new(Definition::default()), catalogue);
+    let (ttl, ttl_max) = (Duration::from_secs(60), Duration::from_secs(600));
+    let runs = Runs::open(Ground {
+        settings: RunSettings { ttl, ttl_max, url: "http://127.0.0.1:7777".to_owned() },
+        table: Arc::default(),
+        tokens: Arc::default(),
+        scopes,
+        store: store.clone(),
+        parked: parked.clone(),
+        audit: Arc::clone(&audit),
+        clock,
+    })
+    .await
+    .unwrap();
     let metrics = Arc::new(Metrics::new());
     let server = ServerName::new("crm").unwrap();
     metrics.declare([&agent().name], [&server], [(&server, "refund")]);
@@ -67,9 +93,9 @@ pub(super) async fn desk(name: &str) -> Desk {
     let (stop, stopped) = watch::channel(false);
     let api = Api {
         parked: parked.clone(),
-        audit: Arc::new(Audit::open(&folder.join("audit"), Durability::Os).unwrap()),
-        metrics: Arc::clone(&metrics),
-        admins,
+        decisions: Decisions::new(parked.clone(), audit, Arc::clone(&metrics)),
+        credentials: Credentials::open(runs.clone(), admins, None, Vec::new()).await.unwrap(),
+        runs,
         hosts: Hosts::new(address, &[]),
         views: views(),
         seal: Seal::from_file(&folder.join("seal.json")).unwrap(),
@@ -79,7 +105,7 @@ pub(super) async fn desk(name: &str) -> Desk {
     let routes = router(api);
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (url, http) = (format!("http://{address}"), reqwest::Client::new());
-    Desk { url, http, stop, folder, tokens, parked, metrics }
+    Desk { url, http, stop, folder, tokens, parked, store, metrics }
 }
 
 fn runner() -> Runner {
@@ -160,7 +186,10 @@ impl Desk {
         let scope = Arc::new(Scope::resolve(&agent(), &definition, &catalogue, 1).0);
         let caller = Caller { agent: agent().name, run: "run_test".to_owned() };
         // An approved card keeps its state as long as nobody is there to collect it.
-        drop(self.parked.park(&caller, request, &scope).await.unwrap());
+        let run = RunRow::unnamed(&caller.run, &caller.agent, 1);
+        self.store.ensure_run(&run).await.unwrap();
+        let origin = Origin { above: Vec::new(), scope };
+        drop(self.parked.park(&caller, request, origin).await.unwrap());
         let cards = self.parked.list(&Filter::default()).await.unwrap();
         cards.last().unwrap().id().to_owned()
     }

@@ -116,7 +116,7 @@ fn approve() -> Event {
 async fn a_card_that_memory_does_not_know_is_found_and_can_be_decided() {
     let ground = Ground::new(KIND);
     let rig = Rig::open(&ground.place(), OnCallerGone::Settle).await;
-    let asked = Asked::new(&caller("run_a").agent, "run_a", &request(&rig.scope, 7));
+    let asked = Asked::new(&caller("run_a").agent, "run_a", &[], &request(&rig.scope, 7));
     let card = Card::new("apr_lost".to_owned(), asked, NOW);
     rig.call(8).await;
     let inserted = rig.parked.inner.store.insert(&card, None).await.unwrap();

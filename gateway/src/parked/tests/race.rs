@@ -60,12 +60,17 @@ async fn a_decision_on_other_arguments_decides_nothing() {
 }
 
 async fn stop(parked: Parked, stopping: bool) {
-    let runs = if stopping { vec![caller("run_a")] } else { Vec::new() };
-    parked.stop(&runs, "its run was stopped").await.unwrap();
+    if stopping {
+        parked.stop("run_a", "its run was stopped").await.unwrap();
+    }
 }
 
-async fn repeat(rig: Arc<Rig>, number: u32) -> Ticket {
-    rig.call(number).await
+async fn repeat(rig: Arc<Rig>, number: u32) -> Option<Ticket> {
+    match rig.try_call(number).await {
+        Ok(ticket) => Some(ticket),
+        Err(ParkError::RunEnded) => None,
+        Err(error) => panic!("{error}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -73,24 +78,37 @@ async fn approve_deny_leave_repeat_and_stop_leave_one_outcome() {
     let ground = Ground::new(KIND);
     let rig = Arc::new(Rig::open(&ground.place(), OnCallerGone::Keep).await);
     for round in 0..20 {
+        let stopping = round % 3 == 0;
         let ticket = rig.call(round).await;
         let id = ticket.id().to_owned();
         let before = rig.runs();
         let yes = tokio::spawn(decide(rig.parked.clone(), id.clone(), 0));
         let no = tokio::spawn(decide(rig.parked.clone(), id.clone(), 1));
-        let stop = tokio::spawn(stop(rig.parked.clone(), round % 3 == 0));
+        let stop = tokio::spawn(stop(rig.parked.clone(), stopping));
         let repeat = tokio::spawn(repeat(Arc::clone(&rig), round));
         drop(ticket);
         let (yes, no) = (yes.await.unwrap().is_ok(), no.await.unwrap().is_ok());
         stop.await.unwrap();
         assert!(!(yes && no));
+        // Kept to the end of the round: an approved call runs only while somebody waits.
         let repeat = repeat.await.unwrap();
-        if repeat.id() != id {
-            // The first card was over before the repeat came.
-            rig.parked.cancel(&caller("run_a"), repeat.id()).await.unwrap();
+        match &repeat {
+            // The run was over before the repeat came.
+            None => assert!(stopping),
+            // The first card was.
+            Some(repeat) if repeat.id() != id => {
+                rig.parked.cancel(&caller("run_a"), repeat.id()).await.unwrap();
+            }
+            Some(_) => {}
         }
         rig.until(&id, |card| card.state().is_settled()).await;
         let ran = rig.runs() - before;
         assert!(ran <= usize::from(yes), "ran {ran} times");
+        if stopping {
+            let live = rig.parked.live(|_| true);
+            assert!(live.is_empty(), "a stopped run has a live card: {live:?}");
+            let ended = ["run_a".to_owned()];
+            assert_eq!(rig.parked.inner.store.revive_runs(&ended).await.unwrap(), 1);
+        }
     }
 }

@@ -12,17 +12,20 @@ use super::KIND;
 use crate::parked::*;
 use crate::store::ground::Ground;
 use crate::store::{Place, StoreSettings};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use portcullis_policy::catalogue::{Catalogue, Offer, Status, ToolOffer};
 use portcullis_policy::decide::{Ask, Decision, Usage, decide, decide_approved};
 use portcullis_policy::definition::{
-    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, OnCallerGone, Selection,
-    Server, Transport,
+    Agent, AgentLimits, Approval, Approver, Definition, EraPin, Expose, Grant, OnCallerGone,
+    Selection, Server, Transport,
 };
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::json::JsonLimits;
+use portcullis_policy::ledger::State;
 use portcullis_policy::name::ServerName;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -112,7 +115,17 @@ impl Rig {
     }
 
     async fn try_call(&self, id: u32) -> Result<Ticket, ParkError> {
-        self.parked.park(&caller("run_a"), request(&self.scope, id), &self.scope).await
+        self.park(&caller("run_a"), request(&self.scope, id)).await
+    }
+
+    async fn park(&self, caller: &Caller, request: Request) -> Result<Ticket, ParkError> {
+        let run = RunRow::unnamed(&caller.run, &caller.agent, NOW);
+        let store = &self.parked.inner.store;
+        if store.run(&run.id).await?.is_none() {
+            store.ensure_run(&run).await?;
+        }
+        let origin = Origin { above: Vec::new(), scope: Arc::clone(&self.scope) };
+        self.parked.park(caller, request, origin).await
     }
 
     async fn approve(&self, id: &str) -> Card {

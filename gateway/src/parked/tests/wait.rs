@@ -148,10 +148,9 @@ async fn stopping_a_run_settles_its_calls_and_no_others() {
     rig.approve(running.id()).await;
     rig.until(running.id(), |card| card.state() == State::Executing).await;
     let mut waiting = rig.call(2).await;
-    let other =
-        rig.parked.park(&caller("run_b"), request(&rig.scope, 2), &rig.scope).await.unwrap();
-    let stopped = rig.parked.stop(&[caller("run_a")], "its run was stopped").await.unwrap();
-    assert_eq!(stopped.len(), 2);
+    let other = rig.park(&caller("run_b"), request(&rig.scope, 2)).await.unwrap();
+    let stopped = rig.parked.stop("run_a", "its run was stopped").await.unwrap();
+    assert_eq!(stopped.cards.len(), 2);
     let Settlement::Unknown { text } = settled(&mut running).await else { panic!("known") };
     assert!(text.contains("its run was stopped while it ran"), "{text}");
     let Settlement::NotRun { state, .. } = settled(&mut waiting).await else { panic!("ran") };

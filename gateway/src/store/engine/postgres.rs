@@ -86,6 +86,11 @@ impl Postgres {
         task.await.unwrap_or_else(|error| Err(StoreFault::unavailable(&spot, &error)))
     }
 
+    /// Closes the connections. What holds the database for this gateway goes with the last clone.
+    pub(super) async fn close(&self) {
+        self.desk.pool.close().await;
+    }
+
     pub(super) fn commits(&self) -> u64 {
         self.desk.commits.load(Ordering::Relaxed)
     }

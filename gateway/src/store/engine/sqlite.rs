@@ -86,6 +86,12 @@ impl Sqlite {
         self.writer.write(work).await
     }
 
+    /// Closes the readers, then the writer, so that the last connection brings the file in order.
+    pub(super) async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
     pub(super) fn commits(&self) -> u64 {
         self.writer.commits()
     }

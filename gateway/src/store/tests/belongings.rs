@@ -23,10 +23,10 @@ async fn tokens_come_back_and_their_time_only_gets_shorter() {
     let agents = vec![AgentName::new("support").unwrap(), AgentName::new("billing").unwrap()];
     let holder = Holder::Admin { name: "dana".to_owned(), role: "harness".to_owned(), agents };
     let admin = TokenRow { holder, run: None, ..token("tok_b", 2) };
-    store.insert_token(&token("tok_a", 1)).await.unwrap();
-    store.insert_token(&admin).await.unwrap();
+    store.insert_token(&token("tok_a", 1), None).await.unwrap();
+    store.insert_token(&admin, None).await.unwrap();
     assert_eq!(store.tokens().await.unwrap(), [token("tok_a", 1), admin]);
-    assert!(store.insert_token(&token("tok_c", 1)).await.is_err());
+    assert!(store.insert_token(&token("tok_c", 1), None).await.is_err());
 
     let limits = [(50, true), (60, false), (50, false), (40, true)];
     for (expires_ms, counts) in limits {
@@ -40,6 +40,20 @@ async fn tokens_come_back_and_their_time_only_gets_shorter() {
     let told = store.events(0, 10).await.unwrap();
     let told: Vec<_> = told.iter().filter_map(|told| told.state.as_deref()).collect();
     assert_eq!(told, ["minted", "minted", "limited", "limited", "revoked"]);
+}
+
+#[tokio::test]
+async fn a_token_takes_the_place_of_another_one_in_one_step() {
+    let ground = Ground::new(KIND);
+    let store = open(&ground).await;
+    store.insert_token(&token("tok_a", 1), None).await.unwrap();
+    store.insert_token(&token("tok_b", 2), Some(("tok_a", NOW + 9))).await.unwrap();
+    // A twin of a token is refused, and then the other one keeps its time.
+    let twin = token("tok_c", 2);
+    assert!(store.insert_token(&twin, Some(("tok_b", NOW + 3))).await.is_err());
+    let ends: Vec<_> =
+        store.tokens().await.unwrap().into_iter().map(|row| (row.id, row.expires_ms)).collect();
+    assert_eq!(ends, [("tok_a".to_owned(), Some(NOW + 9)), ("tok_b".to_owned(), None)]);
 }
 
 fn grant(id: &str, arguments: Option<Digest>) -> GrantRow {

@@ -58,7 +58,7 @@ async fn lists_are_filtered_and_go_on_where_they_ended() {
     store.commit(&[denied(&card("apr_ay", 2))]).await.unwrap();
     let ids = |cards: Vec<Card>| cards.iter().map(|card| card.id().to_owned()).collect::<Vec<_>>();
     let mut filter = Filter { states: vec![State::Parked], limit: 1, ..Filter::default() };
-    filter.agent = Some(AgentName::new("SUPPORT").unwrap());
+    filter.agents = vec![AgentName::new("SUPPORT").unwrap()];
     filter.runs = vec!["run_a".to_owned()];
     assert_eq!(ids(store.list(&filter).await.unwrap()), ["apr_ax"]);
     filter.after = Some(Cursor { created_ms: NOW + 1, id: "apr_ax".to_owned() });

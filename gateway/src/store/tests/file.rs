@@ -89,3 +89,20 @@ async fn a_gateway_that_is_dropped_writes_what_it_took_before_it_lets_go() {
     assert_eq!(counting.await.unwrap().unwrap(), 1);
     assert_eq!(open(&ground).await.counted("key", 1_000, NOW).await.unwrap(), 1);
 }
+
+#[tokio::test]
+async fn a_closed_store_is_one_whole_file_that_another_gateway_may_have() {
+    let ground = Ground::new(KIND);
+    let store = open(&ground).await;
+    store.ensure_run(&run("run_a")).await.unwrap();
+    let still_there = store.clone();
+    store.close().await;
+    let Place::Sqlite(file) = ground.place() else { panic!("a file") };
+    let mut wal = file.clone().into_os_string();
+    wal.push("-wal");
+    assert!(!std::path::Path::new(&wal).exists(), "the log was not taken into the file");
+    let next = open(&ground).await;
+    assert!(next.run("run_a").await.unwrap().is_some());
+    assert!(matches!(still_there.run("run_a").await, Err(StoreFault::Unavailable { .. })));
+    assert!(still_there.ensure_run(&run("run_b")).await.is_err());
+}

@@ -27,6 +27,7 @@ fn card_of(run: &str, id: &str, number: u32) -> Card {
     let arguments = format!(r#"{{"id":{number}}}"#);
     let asked = Asked {
         agent: AgentName::new("Support").unwrap(),
+        above: Vec::new(),
         run: run.to_owned(),
         server: ServerName::new("crm").unwrap(),
         tool: ToolName::new("refund").unwrap(),

@@ -16,7 +16,10 @@ const REFUSED: &[(&str, &str)] = &[
         r#"{"tools":[]} {}"#,
         "`narrow`: it is not JSON at byte 13: something follows the value; send one object with the key `tools`",
     ),
-    (r#"{"tool":[]}"#, "`narrow`: `tool` is not a key here; write `tools`; did you mean `tools`?"),
+    (
+        r#"{"tool":[]}"#,
+        "`narrow`: `tool` is not a key here; write `tools` or `subAgents`; did you mean `tools`?",
+    ),
     (r#"{"tools":[],"tools":[]}"#, "`narrow`: the key `tools` stands twice; keep one"),
     (
         r#"{"tools":null}"#,

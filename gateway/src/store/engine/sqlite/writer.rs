@@ -46,7 +46,14 @@ pub(super) struct Writer {
 }
 
 #[derive(Debug)]
-struct Order {
+enum Order {
+    Write(Written),
+    /// Nothing comes after it.
+    Close(oneshot::Sender<()>),
+}
+
+#[derive(Debug)]
+struct Written {
     work: Work,
     answer: oneshot::Sender<Result<Wrote, StoreFault>>,
     since: Instant,
@@ -74,8 +81,18 @@ impl Writer {
         let ended = || StoreFault::unavailable(&self.spot, &"its writer has ended");
         let place = timeout(self.queue, self.orders.reserve()).await.map_err(|_| late())?;
         let (answer, answered) = oneshot::channel();
-        place.map_err(|_| ended())?.send(Order { work, answer, since: Instant::now() });
+        let order = Order::Write(Written { work, answer, since: Instant::now() });
+        place.map_err(|_| ended())?.send(order);
         answered.await.map_err(|_| ended())?
+    }
+
+    /// Writes what waits, closes the file and gives it free. Nothing is written after that.
+    pub(super) async fn close(&self) {
+        let (answer, answered) = oneshot::channel();
+        // One that has ended is closed.
+        if self.orders.send(Order::Close(answer)).await.is_ok() {
+            let _ = answered.await;
+        }
     }
 
     pub(super) fn commits(&self) -> u64 {
@@ -96,24 +113,42 @@ struct Desk {
 impl Desk {
     async fn run(mut self, mut queued: mpsc::Receiver<Order>, lock: File) {
         let mut orders = Vec::new();
-        while queued.recv_many(&mut orders, GROUP_WORKS_MAX).await > 0 {
-            let (works, answers) = self.in_time(&mut orders);
+        let mut closes = Vec::new();
+        while closes.is_empty() && queued.recv_many(&mut orders, GROUP_WORKS_MAX).await > 0 {
+            let (works, answers) = self.in_time(&mut orders, &mut closes);
             let outcomes = self.group(&works).await;
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 // Who went away takes no answer; the work stays done.
                 drop(answer.send(outcome));
             }
         }
+        if let Some(connection) = self.connection.take()
+            && let Err(error) = sqlx::Connection::close(connection).await
+        {
+            tracing::warn!(%error, "the store was not closed in order; nothing is lost");
+        }
         drop(lock);
+        for close in closes {
+            // Who does not wait does not need to know.
+            let _ = close.send(());
+        }
     }
 
     // Works that waited too long are refused: their callers may have given up.
     fn in_time(
         &self,
         orders: &mut Vec<Order>,
+        closes: &mut Vec<oneshot::Sender<()>>,
     ) -> (Vec<Work>, Vec<oneshot::Sender<Result<Wrote, StoreFault>>>) {
         let (mut works, mut answers) = (Vec::new(), Vec::new());
         for order in orders.drain(..) {
+            let order = match order {
+                Order::Write(order) => order,
+                Order::Close(answer) => {
+                    closes.push(answer);
+                    continue;
+                }
+            };
             if order.since.elapsed() > self.queue {
                 let late = StoreFault::unavailable(&self.spot, &"too much waits to be written");
                 drop(order.answer.send(Err(late)));
