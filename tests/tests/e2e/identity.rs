@@ -211,3 +211,64 @@ async fn an_agent_token_opens_no_admin_door() {
     }
     assert_eq!(house.api("GET", "/v1/approvals", None).await.0, 200);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_token_this_machine_comes_in_only_where_the_operator_said_so_and_decides_nothing()
+{
+    let upstream = Upstream::start(Offer::tools(&["get", "refund"])).await;
+    let policy = format!(
+        "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: support}}\nspec:\n  tools:\n    - {{server: crm, allow: [get, refund], autoApprove: [get]}}\n    - subAgent: {{name: helper, description: Helps., templateRef: {{name: other}}}}\n---\napiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: other}}\nspec:\n  tools:\n    - {{server: crm, allow: [get]}}\n---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: crm}}\nspec: {{http: {{url: \"{}\"}}}}\n",
+        upstream.url
+    );
+    let folder = House::folder(&policy, "");
+    let yaml = std::fs::read_to_string(folder.path().join("gateway.yaml")).unwrap();
+    let open = yaml.replace("tokenFile:", "loopbackWithoutToken: true, tokenFile:");
+    folder.write("gateway.yaml", &open);
+    let house = House::from(folder).await.unwrap();
+    let url = house.url("support");
+    let connect = |url: String| async move {
+        portcullis_tests::agent::Agent::connect(&url, "", Speaks::Modern).await
+    };
+    let agent = connect(url.clone()).await.unwrap();
+    assert_eq!(agent.tools().await.unwrap(), ["crm__get", "crm__refund", "approval_status"]);
+    assert_eq!(agent.call("crm__get", json!({})).await.unwrap().says(), "{}");
+    assert!(agent.call("run_start", json!({"subAgent": "helper"})).await.unwrap().is_error());
+    // With a token it is who the token says, with all that belongs to it.
+    let proven = house.agent("support", Speaks::Modern).await;
+    assert!(proven.tools().await.unwrap().contains(&"run_start".to_owned()));
+    // No name in the URL, no run, nobody behind a proxy, and a wrong token is no missing one.
+    let http = reqwest::Client::new();
+    let run = house.api("POST", "/v1/runs", Some(json!({"agent": "support"}))).await.1;
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}"#;
+    let post = |url: &str, header: Option<(&'static str, &'static str)>| {
+        let request = http.post(url).header("content-type", "application/json").body(body);
+        let request = match header {
+            Some((name, value)) => request.header(name, value),
+            None => request,
+        };
+        request.send()
+    };
+    let inside = run["url"].as_str().unwrap();
+    assert_eq!(post(&format!("{}/mcp", house.agents), None).await.unwrap().status(), 401);
+    assert_eq!(post(inside, None).await.unwrap().status(), 404);
+    for header in [
+        ("x-forwarded-for", "10.0.0.1"),
+        ("forwarded", "for=10.0.0.1"),
+        ("authorization", "Bearer x"),
+    ] {
+        assert_eq!(post(&url, Some(header)).await.unwrap().status(), 401, "{header:?}");
+    }
+    assert_eq!(post(&url, None).await.unwrap().status(), 200);
+    assert_eq!(house.api_as("", "GET", "/v1/approvals", None).await.0, 401);
+    // What waits for it survives a restart, as for anyone.
+    let agent = connect(url).await.unwrap();
+    let held = tokio::spawn(async move { agent.call("crm__refund", json!({})).await });
+    house.parked(1).await;
+    let house = House::from(house.stop().await).await.unwrap();
+    drop(held);
+    let agent = connect(house.url("support")).await.unwrap();
+    let held = tokio::spawn(async move { agent.call("crm__refund", json!({})).await });
+    let cards = house.parked(1).await;
+    assert_eq!(house.decide(&cards[0], "approve", None).await.0, 200);
+    assert_eq!(held.await.unwrap().unwrap().says(), "{}");
+}

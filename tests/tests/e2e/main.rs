@@ -13,6 +13,7 @@
 mod clis;
 mod conformance;
 mod corpus;
+mod credentials;
 mod doctor;
 mod envelope;
 mod faults;
@@ -23,5 +24,6 @@ mod own_tools;
 mod park;
 mod pass_through;
 mod process;
+mod runs;
 mod sessions;
 mod upstreams;

@@ -207,3 +207,33 @@ fn children(folder: &str) -> usize {
         .filter(|cwd| cwd.display().to_string() == folder)
         .count()
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quickstart_comes_up_in_an_empty_folder_that_it_keeps_to_itself() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use tokio::io::{AsyncBufReadExt as _, BufReader};
+    let folder = Folder::new();
+    let mut command = Command::new(binary());
+    command.current_dir(folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+    for listener in ["AGENTS", "ADMIN", "OBSERVE"] {
+        command.env(format!("PORTCULLIS_LISTEN_{listener}"), "127.0.0.1:0");
+    }
+    let mut gateway =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it should start");
+    let mut lines = BufReader::new(gateway.stdout.take().unwrap()).lines();
+    let mut page = String::new();
+    while !page.contains("Ctrl-C stops") {
+        let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line()).await;
+        page.push_str(&line.expect("it does not come up").unwrap().expect("it ended"));
+        page.push('\n');
+    }
+    assert!(page.contains("pcl_agent_") && page.contains("claude mcp add"), "{page}");
+    let mode = |name: &str| {
+        let metadata = std::fs::metadata(folder.path().join(".portcullis").join(name)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!((mode(""), mode("admin.token"), mode("keys/seal.json")), (0o700, 0o600, 0o600));
+    let doctor = portcullis(&folder, &["doctor"]).await;
+    assert!(!said(&doctor).contains("others can look into it"), "{}", said(&doctor));
+    gateway.kill().await.unwrap();
+}

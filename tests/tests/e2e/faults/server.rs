@@ -2,6 +2,7 @@
 
 use super::cycle::{Phase, Stage};
 use super::kills::killed_at_random;
+use portcullis::seal::Seal;
 use portcullis_tests::postgres::Postgres;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -14,8 +15,12 @@ const CUT: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 
 async fn open() -> (Postgres, Stage) {
     let postgres = Postgres::start().await;
-    let spec = format!("  store: {{postgres: {{url: {{fromEnv: {URL}}}}}}}\n");
+    let spec = format!(
+        "  store: {{postgres: {{url: {{fromEnv: {URL}}}}}}}\n  seal: {{keyFile: keys/seal.json}}\n"
+    );
     let (folder, upstream) = Stage::folder(&spec).await;
+    // Gateways of one database share a key that none of them makes.
+    Seal::from_file(&folder.path().join("state/keys/seal.json")).unwrap();
     let stage = Stage::on(folder, upstream, environment(&postgres)).await;
     (postgres, stage)
 }
