@@ -41,8 +41,13 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
         Some(OwnTool::Describe) => {
             own(&asked, &own_tools::describe(asked.view(), arguments.as_ref()))
         }
-        Some(OwnTool::Child(tool)) => children::call(asked, tool, arguments.as_ref()).await,
-        Some(OwnTool::ApprovalStatus) => park::collect(asked, headers, arguments.as_ref()).await,
+        Some(OwnTool::Child(tool)) => {
+            // Boxed, as all that a plain call does not need: it would carry their room along.
+            Box::pin(children::call(asked, tool, arguments.as_ref())).await
+        }
+        Some(OwnTool::ApprovalStatus) => {
+            Box::pin(park::collect(asked, headers, arguments.as_ref())).await
+        }
         Some(OwnTool::Call) => {
             let limits = asked.shared.limits.json;
             let member = |name| arguments.as_ref().and_then(|a| member_of(a, name, limits));
@@ -100,7 +105,7 @@ async fn named(
         // What waits takes no place among the calls in flight.
         Decision::Park(request) => {
             drop(running);
-            park::park(asked, headers, request, record).await
+            Box::pin(park::park(asked, headers, request, record)).await
         }
         Decision::Refuse(refusal) => {
             record.refuse(refusal.reason);

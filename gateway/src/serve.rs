@@ -119,10 +119,11 @@ async fn requested(
         Method::ListResources => list::list(&asked, Listed::Resources),
         Method::ListTemplates => list::list(&asked, Listed::Templates),
         Method::ListPrompts => list::list(&asked, Listed::Prompts),
-        Method::CallTool => call::call(asked, headers).await,
-        Method::ReadResource => read::read(asked, Read::Resource).await,
-        Method::GetPrompt => read::read(asked, Read::Prompt).await,
-        Method::Complete => read::read(asked, Read::Completion).await,
+        // Boxed: they are large, and a list would carry their room along.
+        Method::CallTool => Box::pin(call::call(asked, headers)).await,
+        Method::ReadResource => Box::pin(read::read(asked, Read::Resource)).await,
+        Method::GetPrompt => Box::pin(read::read(asked, Read::Prompt)).await,
+        Method::Complete => Box::pin(read::read(asked, Read::Completion)).await,
         Method::Listen => subscribe::listen(&asked),
     }
 }
