@@ -155,9 +155,12 @@ fn run_of(
         .table
         .find(id)
         .filter(|run| !foreign && !run.unnamed && run.agent == principal.agent);
-    match run {
-        Some(run) => Ok(Some(run)),
-        None => Err(refuse(
+    // Told by the run's own time, so that it does not depend on who ends it in the store.
+    match run.map(|run| (run.is_over(), run)) {
+        Some((false, run)) => Ok(Some(run)),
+        // A token of a run that is over is no credential any more.
+        Some((true, _)) if principal.seat == Seat::Run => Err(Box::new(reply::unauthorized())),
+        Some((true, _)) | None => Err(refuse(
             StatusCode::NOT_FOUND,
             "you have no such run, or it has ended; ask whoever started it for a new one",
         )),

@@ -241,3 +241,56 @@ fn binder<'a>(definition: &'a Definition, agent: &AgentName) -> Option<&'a Agent
         (Some(_), Some(_)) | (None, _) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coming(id: &str, parent: Option<&str>, ends_ms: Option<u64>, clock: &Clock) -> Coming {
+        Coming {
+            id: id.to_owned(),
+            agent: AgentName::new("support").unwrap(),
+            parent: parent.map(ToOwned::to_owned),
+            unnamed: false,
+            narrow: None,
+            unattended: false,
+            token: None,
+            ends_ms,
+            clock: clock.clone(),
+        }
+    }
+
+    #[test]
+    fn a_run_is_over_with_its_time_though_nobody_has_ended_it() {
+        let (clock, hands) = Clock::manual(0);
+        let table = RunTable::default();
+        let timed = table.add(coming("run_a", None, Some(100), &clock));
+        let endless = table.add(coming("run_b", None, None, &clock));
+        hands.advance(99);
+        assert!(!timed.is_over() && table.times(clock.steady_ms()).over.is_empty());
+        hands.advance(1);
+        assert!(timed.is_over() && !endless.is_over());
+        assert_eq!(table.times(clock.steady_ms()).over, ["run_a"]);
+        // Closed, it is left to whoever closed it.
+        timed.lease.close();
+        assert!(table.times(clock.steady_ms()).over.is_empty());
+    }
+
+    #[test]
+    fn a_tree_is_a_run_and_all_below_it_and_nothing_beside_it() {
+        let (clock, _) = Clock::manual(0);
+        let table = RunTable::default();
+        for (id, parent) in
+            [("a", None), ("b", Some("a")), ("c", Some("b")), ("d", None), ("e", Some("d"))]
+        {
+            table.add(coming(id, parent, None, &clock));
+        }
+        let mut tree: Vec<String> = table.tree("a").iter().map(|run| run.id.clone()).collect();
+        tree.sort();
+        assert_eq!(tree, ["a", "b", "c"]);
+        assert!(table.tree("nothing").is_empty());
+        let agent = AgentName::new("SUPPORT").unwrap();
+        assert_eq!(table.counts(&agent, Some("a")), (5, 1));
+        assert_eq!(table.counts(&agent, None), (5, 0));
+    }
+}
