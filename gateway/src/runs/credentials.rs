@@ -66,7 +66,7 @@ pub enum TokenError {
     #[error("the gateway has {MINTED_MAX} live tokens, the most there may be; revoke some")]
     Full,
     /// No such role.
-    #[error("`{0}` is none of `viewer`, `approver`, `harness`, `operator`")]
+    #[error("`{0}` is none of `viewer`, `approver`, `harness`, `harness+approver`, `operator`")]
     Role(String),
     /// The store did not take it.
     #[error(transparent)]
