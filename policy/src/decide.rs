@@ -17,7 +17,7 @@ use bytes::Bytes;
 use refusal::{absent, nobody_to_ask, over_limit};
 use std::sync::Arc;
 
-pub use refusal::{Reason, Refusal, over_parked, shown};
+pub use refusal::{Caps, Reason, Refusal, shown};
 
 /// What an agent asks for. Names and URIs are those it was shown.
 #[derive(Debug, Clone)]
@@ -58,8 +58,6 @@ pub struct Usage {
     pub concurrent_calls: u32,
     /// Calls started within the last minute, without this one.
     pub calls_last_minute: u32,
-    /// Parked calls, without this one.
-    pub parked_calls: u32,
     /// True if no person watches the gateway or this run.
     pub unattended: bool,
     /// True if the run that started the caller, or would have by policy, is live.
@@ -224,20 +222,34 @@ pub fn decide(scope: &Scope, view: &View, ask: Ask, usage: &Usage) -> Decision {
     }
 }
 
+/// Why an approved call does not run at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotNow {
+    /// Its approval holds no longer.
+    Revoked(Refusal),
+    /// Its server is granted and configured, but has not said yet what it offers.
+    Away,
+}
+
 /// Decides an approved call anew, at the moment it would run.
 ///
 /// # Errors
-/// The [`Refusal`] if the scope of this moment no longer reaches the tool, or if its definition
-/// is another one than the approver saw.
-pub fn decide_approved(scope: &Scope, approved: &Approved) -> Result<Permit, Refusal> {
-    let revoked = |why: &str| Refusal {
-        reason: Reason::Revoked,
-        text: format!(
-            "The approval of `{}` no longer holds: {why}. The call did not run. Repeat it to ask again.",
-            approved.exposed()
-        ),
+/// [`NotNow::Revoked`] if the scope of this moment no longer reaches the tool, or if its
+/// definition is another one than the approver saw; [`NotNow::Away`] if only its server is away.
+pub fn decide_approved(scope: &Scope, approved: &Approved) -> Result<Permit, NotNow> {
+    let revoked = |why: &str| {
+        NotNow::Revoked(Refusal {
+            reason: Reason::Revoked,
+            text: format!(
+                "The approval of `{}` no longer holds: {why}. The call did not run. Repeat it to ask again.",
+                approved.exposed()
+            ),
+        })
     };
     let Some(tool) = scope.tool(approved.server(), approved.tool()) else {
+        if scope.is_away(approved.server()) {
+            return Err(NotNow::Away);
+        }
         return Err(revoked(
             "the policy or the server changed and the tool is not available any more",
         ));

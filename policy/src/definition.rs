@@ -189,15 +189,21 @@ pub enum Approver {
     Parent,
     /// A person with an admin credential of role approver.
     Human,
+    /// The person for whom the agent works: the one that the policy names.
+    User,
 }
 
 impl Approver {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::Parent, Self::Human, Self::User];
+
     /// The word in policy files and messages.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Parent => "parent",
             Self::Human => "human",
+            Self::User => "user",
         }
     }
 }
@@ -207,6 +213,12 @@ impl Approver {
 pub struct Approval {
     /// Who may decide.
     pub approvers: Vec<Approver>,
+    /// How many different approvers must approve; one denial is enough.
+    pub count: u32,
+    /// The admin principal of the person for whom the agent works.
+    pub user: Option<String>,
+    /// What an approver may let pass without asking again.
+    pub standing: StandingMost,
     /// An undecided call is denied after this time.
     pub decide_within: Duration,
     /// An approval that nobody collects lapses after this time.
@@ -224,6 +236,9 @@ impl Default for Approval {
         let ten_minutes = Duration::from_secs(600);
         Self {
             approvers: vec![Approver::Parent, Approver::Human],
+            count: 1,
+            user: None,
+            standing: StandingMost::Arguments,
             decide_within: ten_minutes,
             use_within: ten_minutes,
             on_no_approver: OnNoApprover::Wait,
@@ -231,6 +246,17 @@ impl Default for Approval {
             hold: None,
         }
     }
+}
+
+/// How much one approval may cover beyond the call it was given on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StandingMost {
+    /// That call alone.
+    Never,
+    /// The same call again.
+    Arguments,
+    /// Any call of the tool.
+    Tool,
 }
 
 /// What to do when no approver can be reached.
@@ -260,13 +286,23 @@ pub struct AgentLimits {
     pub concurrent_calls: u32,
     /// Parked calls at one time.
     pub parked_calls: u32,
+    /// Parked calls at one time of one run; `None` is as many as the agent may have.
+    pub parked_calls_per_run: Option<u32>,
 }
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { calls_per_minute: None, concurrent_calls: 64, parked_calls: 20 }
+        Self {
+            calls_per_minute: None,
+            concurrent_calls: 64,
+            parked_calls: 20,
+            parked_calls_per_run: None,
+        }
     }
 }
+
+/// Parked calls of a server whose definition does not say how many there may be.
+pub const SERVER_PARKED_CALLS: u32 = 1_000;
 
 /// An upstream server.
 #[derive(Debug, Clone)]
@@ -281,6 +317,8 @@ pub struct Server {
     pub era: EraPin,
     /// How long one call may take, without the time spent parked.
     pub call_timeout: Duration,
+    /// Calls of its tools that may be parked at one time, of all agents together.
+    pub parked_calls: u32,
     /// Where it is defined.
     pub location: Location,
 }

@@ -6,26 +6,30 @@
 
 mod asked;
 mod card;
+mod grant;
 mod spelled;
+mod word;
 pub mod words;
 
 #[cfg(test)]
 mod tests;
 
 use crate::canonical::Digest;
-use crate::definition::OnCallerGone;
+use crate::definition::{Approver, OnCallerGone};
 use crate::name::ServerName;
 
 pub use asked::{Ancestor, Asked, key};
-pub use card::{Card, CardFault, Deadline, Decider, Decision, Outcome, State, Verdict};
+pub use card::{Card, CardFault, Deadline, Outcome, State};
+pub use grant::{Grant, STANDING_MS_MAX};
+pub use word::{Covers, Decider, Decision, Edit, Standing, Verdict, Whose, Word};
 
 /// Something that happened to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// An approver decided.
     Decide {
-        /// The decision.
-        verdict: Verdict,
+        /// What was said.
+        word: Word,
         /// Who decided.
         by: Decider,
     },
@@ -65,6 +69,8 @@ pub enum Event {
     Detach,
     /// A caller waits again.
     Attend,
+    /// A caller polls from now on.
+    Follow,
     /// The time left of the deadline, measured; it may only get shorter.
     Mark {
         /// Time left.
@@ -96,7 +102,16 @@ pub enum Unmoved {
     Idle(State),
     /// The policy does not let this role decide the card.
     #[error("the {} does not decide this card", words::role(*.0))]
-    NotApprover(crate::definition::Approver),
+    NotApprover(Approver),
+    /// The decision was made on other arguments than those that would run.
+    #[error("the digest is not that of the arguments that would run")]
+    WrongDigest,
+    /// The same approver approved before, and others have to as well.
+    #[error("this approver approved it before; another one has to")]
+    Voted,
+    /// The approval covers more than the policy or the card lets it.
+    #[error("{0}")]
+    TooMuch(&'static str),
 }
 
 /// Evidence that the ledger consumed an approval.
@@ -148,7 +163,7 @@ pub fn step(card: &Card, event: Event, now_ms: u64) -> Result<(Card, Vec<Effect>
         return Err(Unmoved::Settled(state));
     }
     match event {
-        Event::Decide { verdict, by } => decide(card, verdict, by, now_ms),
+        Event::Decide { word, by } => decide(card, word, by, now_ms),
         Event::Execute => execute(card, now_ms),
         Event::Finish { outcome, detail } => {
             only(state, &[State::Executing])?;
@@ -179,6 +194,7 @@ pub fn step(card: &Card, event: Event, now_ms: u64) -> Result<(Card, Vec<Effect>
         Event::Leave => leave(card, now_ms),
         Event::Detach => detach(card, now_ms),
         Event::Attend => attend(card, now_ms),
+        Event::Follow => follow(card, now_ms),
         Event::Mark { left_ms } => mark(card, left_ms, now_ms),
     }
 }
@@ -195,27 +211,81 @@ fn settled(card: &Card, state: State, detail: String, now_ms: u64) -> Card {
 
 fn decide(
     card: &Card,
-    verdict: Verdict,
+    word: Word,
     by: Decider,
     now_ms: u64,
 ) -> Result<(Card, Vec<Effect>), Unmoved> {
     if card.state() != State::Parked {
         return Err(Unmoved::Settled(card.state()));
     }
-    if !card.asked().approvers.contains(&by.role) {
+    if !card.asked().is_decided_by(&by) {
         return Err(Unmoved::NotApprover(by.role));
     }
-    let (mut next, effects) = match &verdict {
-        Verdict::Approve => {
-            let mut next = card.moved(State::Approved, now_ms);
-            next.deadline =
-                Some(Deadline { left_ms: card.asked().use_within_ms, written_ms: now_ms });
-            (next, vec![Effect::Publish, Effect::Offer])
+    let seen = word.digest == Some(card.digest());
+    let Word { verdict, digest, edited, standing } = word;
+    let decision = Decision { verdict, by, at_ms: now_ms, standing, grant: None };
+    if matches!(decision.verdict, Verdict::Deny { .. }) {
+        if digest.is_some() && !seen {
+            return Err(Unmoved::WrongDigest);
         }
-        Verdict::Deny { .. } => (card.moved(State::Denied, now_ms), vec![Effect::Publish]),
+        let mut next = card.moved(State::Denied, now_ms);
+        next.votes.clear();
+        next.decision = Some(decision);
+        return Ok((next, vec![Effect::Publish]));
+    }
+    if !seen {
+        return Err(Unmoved::WrongDigest);
+    }
+    let edited = edited.filter(|arguments| arguments != card.arguments());
+    if let Some(standing) = &standing {
+        stands(card, standing, (&decision.by, edited.is_some()))?;
+    }
+    approve(card, decision, edited, now_ms)
+}
+
+// An approver vouches for what it saw: an edit takes back what others said of the card before.
+fn approve(
+    card: &Card,
+    decision: Decision,
+    edited: Option<String>,
+    now_ms: u64,
+) -> Result<(Card, Vec<Effect>), Unmoved> {
+    let mut next = card.touched(now_ms);
+    if let Some(arguments) = edited {
+        let digest = Digest::of(arguments.as_bytes());
+        next.edit = Some(Edit { arguments, digest, by: decision.by.clone() });
+        next.votes.clear();
+    }
+    if next.votes.iter().any(|vote| vote.by.is_same(&decision.by)) {
+        return Err(Unmoved::Voted);
+    }
+    let count = u32::try_from(next.votes.len()).unwrap_or(u32::MAX).saturating_add(1);
+    if count < card.asked().count {
+        next.votes.push(decision);
+        return Ok((next, vec![Effect::Publish]));
+    }
+    next.state = State::Approved;
+    next.deadline = Some(Deadline { left_ms: card.asked().use_within_ms, written_ms: now_ms });
+    next.decision = Some(decision);
+    Ok((next, vec![Effect::Publish, Effect::Offer]))
+}
+
+fn stands(card: &Card, standing: &Standing, (by, edited): (&Decider, bool)) -> Result<(), Unmoved> {
+    let asked = card.asked();
+    let why = if !standing.covers.is_within(asked.standing) {
+        "the policy does not let an approval of this call cover so much (`approval.standing`)"
+    } else if asked.count > 1 || edited || card.edit.is_some() {
+        "only an approval by one approver, of the arguments as asked, can cover more than one call"
+    } else if standing.of == Whose::Agent && by.role == Approver::Parent {
+        "a parent decides for the runs below it, not for all runs of an agent"
+    } else if standing.of == Whose::Agent && standing.lasts_ms.is_none() {
+        "an approval for all runs of an agent needs a time"
+    } else if standing.lasts_ms.is_some_and(|lasts| lasts == 0 || lasts > STANDING_MS_MAX) {
+        "an approval covers later calls for at most a day"
+    } else {
+        return Ok(());
     };
-    next.decision = Some(Decision { verdict, by, at_ms: now_ms });
-    Ok((next, effects))
+    Err(Unmoved::TooMuch(why))
 }
 
 fn execute(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
@@ -226,7 +296,7 @@ fn execute(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
         tool: asked.tool.as_str().to_owned(),
         exposed: asked.exposed.clone(),
         definition: asked.definition,
-        arguments: asked.arguments.clone(),
+        arguments: card.arguments().to_owned(),
     };
     let next = card.moved(State::Executing, now_ms);
     Ok((next, vec![Effect::Publish, Effect::Run(approved)]))
@@ -242,7 +312,8 @@ fn end(card: &Card, state: State, why: String, now_ms: u64) -> (Card, Vec<Effect
 }
 
 fn leave(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
-    let waits = card.state() != State::Executing;
+    // One that was told how to collect its call does not have to stay.
+    let waits = card.state() != State::Executing && !card.task && !card.unattended;
     if waits && card.asked().on_caller_gone == OnCallerGone::Settle {
         return Ok(end(card, State::Cancelled, "its caller left".to_owned(), now_ms));
     }
@@ -250,7 +321,8 @@ fn leave(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
 }
 
 fn detach(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
-    if card.unattended {
+    // A task is polled: nobody has to stay for it.
+    if card.unattended || card.task {
         return Err(Unmoved::Idle(card.state()));
     }
     let mut next = card.touched(now_ms);
@@ -265,6 +337,18 @@ fn attend(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
     let mut next = card.touched(now_ms);
     next.unattended = false;
     Ok((next, vec![Effect::Publish]))
+}
+
+fn follow(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
+    if card.task {
+        return Err(Unmoved::Idle(card.state()));
+    }
+    let mut next = card.touched(now_ms);
+    next.task = true;
+    next.unattended = false;
+    let mut effects = vec![Effect::Publish];
+    effects.extend((next.state() == State::Approved).then_some(Effect::Offer));
+    Ok((next, effects))
 }
 
 fn mark(card: &Card, left_ms: u64, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {

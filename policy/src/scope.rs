@@ -181,6 +181,16 @@ impl Scope {
         }
     }
 
+    /// True if the server is granted and configured, and nobody knows at this moment what it
+    /// offers.
+    #[must_use]
+    pub fn is_away(&self, server: &ServerName) -> bool {
+        self.all.missing.iter().any(|missing| {
+            let away = matches!(missing.kind, MissingKind::Starting | MissingKind::Unreachable);
+            away && missing.tool.is_none() && missing.server == *server
+        })
+    }
+
     /// True if a tool of that exposed name exists anywhere. Never tell the agent.
     #[must_use]
     pub fn exists(&self, exposed: &str) -> bool {

@@ -5,6 +5,7 @@
 //! a strict subset of YAML with hard limits; where they come from is the caller's business.
 
 mod agent;
+mod approval;
 mod document;
 mod endpoint;
 mod fault;
@@ -17,7 +18,8 @@ mod set;
 mod strict;
 mod wire;
 
-pub use agent::{CARD_WAIT_MAX, DESCRIPTION_BYTES_MAX, HOLD_MAX, LIMIT_MAX};
+pub use agent::{DESCRIPTION_BYTES_MAX, LIMIT_MAX};
+pub use approval::{CARD_WAIT_MAX, HOLD_MAX};
 pub use document::{DOCUMENTS_MAX, Document, FILE_BYTES_MAX, documents};
 pub use fault::parse;
 pub use grant::{RULES_MAX, URI_BYTES_MAX};

@@ -12,8 +12,8 @@ use bytes::Bytes;
 use portcullis_policy::catalogue::{Catalogue, Offer, Status, ToolOffer};
 use portcullis_policy::decide::{Ask, Decision, Usage, decide};
 use portcullis_policy::definition::{
-    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, Rule, Selection, Server,
-    Transport,
+    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, Rule, SERVER_PARKED_CALLS,
+    Selection, Server, Transport,
 };
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::json::JsonLimits;
@@ -121,6 +121,7 @@ fn scope(world: &World) -> Scope {
             enabled: true,
             era: EraPin::Auto,
             call_timeout: Duration::from_secs(60),
+            parked_calls: SERVER_PARKED_CALLS,
             location: here(),
         };
         definition.servers.insert(name, server);

@@ -1,7 +1,8 @@
 //! Why not, in words for the agent and in a word for the audit.
 
 use super::Usage;
-use crate::definition::{Approver, OnNoApprover};
+use crate::definition::{Approver, Definition, OnNoApprover};
+use crate::name::{AgentName, ServerName};
 use crate::scope::{Missing, Scope, View};
 use std::fmt;
 
@@ -55,24 +56,60 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The refusal for one more parked call than the policy allows; `None` below the limit. Asked
-/// when a card is about to be made, since a repeat that joins a card makes none.
-#[must_use]
-pub fn over_parked(scope: &Scope, usage: &Usage) -> Option<Refusal> {
-    let most = scope.limits.parked_calls;
-    (usage.parked_calls >= most).then(|| Refusal {
-        reason: Reason::Limit,
-        text: format!(
-            "Agent `{}` already has {most} calls that wait for approval, the most its policy allows. \
-             This call did not run and was not queued. Wait until some are decided.",
-            scope.agent.name
-        ),
-    })
+/// How many calls may be parked at one time, for one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Of its agent.
+    pub agent: u32,
+    /// Of its run.
+    pub run: u32,
+    /// Of its server, by whatever agent.
+    pub server: u32,
+}
+
+impl Caps {
+    /// What `definition` allows a call to `server` in `scope`.
+    #[must_use]
+    pub fn of(scope: &Scope, definition: &Definition, server: &ServerName) -> Self {
+        let limits = &scope.limits;
+        Self {
+            agent: limits.parked_calls,
+            run: limits.parked_calls_per_run.unwrap_or(limits.parked_calls),
+            server: definition.servers.get(server).map_or(u32::MAX, |server| server.parked_calls),
+        }
+    }
+
+    /// The refusal for one more than there may be, if `parked` are there; asked when a card is
+    /// about to be made, since a repeat that joins a card makes none.
+    #[must_use]
+    pub fn refusal(
+        &self,
+        agent: &AgentName,
+        server: &ServerName,
+        parked: &Self,
+    ) -> Option<Refusal> {
+        let whose = if parked.run >= self.run && self.run < self.agent {
+            format!("This run has {} calls", self.run)
+        } else if parked.agent >= self.agent {
+            format!("Agent `{agent}` has {} calls", self.agent)
+        } else if parked.server >= self.server {
+            format!("Server `{server}` has calls")
+        } else {
+            return None;
+        };
+        Some(Refusal {
+            reason: Reason::Limit,
+            text: format!(
+                "{whose} that wait for approval, as many as there may be. This call did not run and was \
+                 not queued. Wait until some are decided."
+            ),
+        })
+    }
 }
 
 pub(super) fn nobody_to_ask(scope: &Scope, name: &str, usage: &Usage) -> Option<Refusal> {
     let reachable = scope.approval.approvers.iter().any(|approver| match approver {
-        Approver::Human => !usage.unattended,
+        Approver::Human | Approver::User => !usage.unattended,
         Approver::Parent => usage.parent,
     });
     if reachable || scope.approval.on_no_approver == OnNoApprover::Wait {

@@ -1,9 +1,10 @@
 //! What a parked call asks for, and the key by which the identical call is known.
 
 use super::spelled;
+use super::word::Decider;
 use crate::canonical::Digest;
 use crate::decide::Request;
-use crate::definition::{Approver, OnCallerGone};
+use crate::definition::{Approver, OnCallerGone, StandingMost};
 use crate::name::{AgentName, ServerName, ToolName};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -45,6 +46,15 @@ pub struct Asked {
     /// Who may decide.
     #[serde(with = "spelled::list")]
     pub approvers: Vec<Approver>,
+    /// How many different approvers must approve.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// The admin principal that decides as `user`.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// How much one approval may cover.
+    #[serde(with = "spelled", default = "call_alone")]
+    pub standing: StandingMost,
     /// What becomes of the card when its caller leaves.
     #[serde(with = "spelled")]
     pub on_caller_gone: OnCallerGone,
@@ -85,6 +95,9 @@ impl Asked {
             generation: request.generation,
             rule: request.rule.to_string(),
             approvers: approval.approvers.clone(),
+            count: approval.count,
+            user: approval.user.clone(),
+            standing: approval.standing,
             on_caller_gone: approval.on_caller_gone,
             decide_within_ms: ms(approval.decide_within),
             use_within_ms: ms(approval.use_within),
@@ -97,11 +110,31 @@ impl Asked {
         self.above.iter().any(|ancestor| ancestor.run == run)
     }
 
+    /// True if the policy lets `by` decide. A parent has to be a run above the caller's.
+    #[must_use]
+    pub fn is_decided_by(&self, by: &Decider) -> bool {
+        let is_one = match by.role {
+            Approver::Human => true,
+            Approver::User => self.user.as_ref() == Some(&by.name),
+            Approver::Parent => self.above.iter().any(|above| by.is_run(&above.run)),
+        };
+        is_one && self.approvers.contains(&by.role)
+    }
+
     /// The key by which an identical call is known: agent, run, server, tool and arguments.
     #[must_use]
     pub fn key(&self) -> Digest {
         key(&self.agent, &self.run, (&self.server, self.tool.as_str()), self.digest)
     }
+}
+
+// What a record of before these members means.
+fn one() -> u32 {
+    1
+}
+
+fn call_alone() -> StandingMost {
+    StandingMost::Never
 }
 
 /// The key of an identical call: see [`Asked::key`].

@@ -1,9 +1,8 @@
 //! The card: what an approver sees and what becomes of it.
 
 use super::asked::Asked;
-use super::spelled;
+use super::word::{Decision, Edit};
 use crate::canonical::Digest;
-use crate::definition::Approver;
 use serde::{Deserialize, Serialize};
 
 /// Where a card stands.
@@ -117,53 +116,6 @@ impl Deadline {
     }
 }
 
-/// Approve or deny.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Verdict {
-    /// It may run, once, as shown.
-    Approve,
-    /// It may not run.
-    Deny {
-        /// For the caller; may be empty.
-        reason: String,
-    },
-}
-
-impl Verdict {
-    /// True if both approve or both deny, whatever the reason.
-    #[must_use]
-    pub fn agrees(&self, other: &Self) -> bool {
-        matches!(
-            (self, other),
-            (Self::Approve, Self::Approve) | (Self::Deny { .. }, Self::Deny { .. })
-        )
-    }
-}
-
-/// Who decides, as the authenticated transport says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Decider {
-    /// For records; a caller never reads it.
-    pub name: String,
-    /// In which role.
-    #[serde(with = "spelled")]
-    pub role: Approver,
-}
-
-/// A decision that was made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Decision {
-    /// The verdict.
-    pub verdict: Verdict,
-    /// Who decided.
-    pub by: Decider,
-    /// Wall time of the decision.
-    pub at_ms: u64,
-}
-
 /// One parked call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -172,12 +124,19 @@ pub struct Card {
     // with each step.
     id: String,
     version: u64,
-    state: State,
+    pub(super) state: State,
     asked: Asked,
     created_ms: u64,
     updated_ms: u64,
     pub(super) deadline: Option<Deadline>,
     pub(super) decision: Option<Decision>,
+    // Approvals so far, while more are needed than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) votes: Vec<Decision>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) edit: Option<Edit>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) task: bool,
     pub(super) outcome: Option<Outcome>,
     pub(super) detail: String,
     pub(super) unattended: bool,
@@ -195,6 +154,13 @@ pub enum CardFault {
 }
 
 impl Card {
+    /// The same, whose caller polls.
+    #[must_use]
+    pub fn with_task(mut self, task: bool) -> Self {
+        self.task = task;
+        self
+    }
+
     /// A new card that waits for a decision.
     #[must_use]
     pub fn new(id: String, asked: Asked, now_ms: u64) -> Self {
@@ -208,6 +174,9 @@ impl Card {
             updated_ms: now_ms,
             deadline: Some(deadline),
             decision: None,
+            votes: Vec::new(),
+            edit: None,
+            task: false,
             outcome: None,
             detail: String::new(),
             unattended: false,
@@ -220,7 +189,11 @@ impl Card {
     /// [`CardFault`] if it has another form or its arguments do not match their digest.
     pub fn read(record: &str) -> Result<Self, CardFault> {
         let card: Self = serde_json::from_str(record)?;
-        if Digest::of(card.asked.arguments.as_bytes()) != card.asked.digest {
+        let covers = |arguments: &str, digest| Digest::of(arguments.as_bytes()) == digest;
+        let edited = card.edit.as_ref();
+        if !covers(&card.asked.arguments, card.asked.digest)
+            || edited.is_some_and(|edit| !covers(&edit.arguments, edit.digest))
+        {
             return Err(CardFault::Digest(card.id));
         }
         Ok(card)
@@ -256,6 +229,37 @@ impl Card {
     #[must_use]
     pub fn asked(&self) -> &Asked {
         &self.asked
+    }
+
+    /// The arguments that run if it is approved, canonical form 1: those asked for, or what an
+    /// approver made of them.
+    #[must_use]
+    pub fn arguments(&self) -> &str {
+        self.edit.as_ref().map_or(&self.asked.arguments, |edit| &edit.arguments)
+    }
+
+    /// Digest of [`Card::arguments`]: what a decision names.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        self.edit.as_ref().map_or(self.asked.digest, |edit| edit.digest)
+    }
+
+    /// What an approver made of the arguments.
+    #[must_use]
+    pub fn edit(&self) -> Option<&Edit> {
+        self.edit.as_ref()
+    }
+
+    /// Approvals so far, while more are needed.
+    #[must_use]
+    pub fn votes(&self) -> &[Decision] {
+        &self.votes
+    }
+
+    /// True if its caller polls, so that it runs without one that waits.
+    #[must_use]
+    pub fn is_task(&self) -> bool {
+        self.task
     }
 
     /// Wall time of the call.
@@ -298,6 +302,12 @@ impl Card {
     #[must_use]
     pub fn unattended(&self) -> bool {
         self.unattended
+    }
+
+    // The first version of a card that does not begin parked.
+    pub(super) fn born(mut self, state: State) -> Self {
+        self.state = state;
+        self
     }
 
     pub(super) fn touched(&self, now_ms: u64) -> Self {

@@ -1,7 +1,7 @@
 //! Names, digests and words of the policy as a card's record spells them.
 
 use crate::canonical::Digest;
-use crate::definition::{Approver, OnCallerGone};
+use crate::definition::{Approver, OnCallerGone, StandingMost};
 use crate::name::{AgentName, ServerName, ToolName};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -52,7 +52,25 @@ impl Spelled for Approver {
         self.as_str().to_owned()
     }
     fn read(text: &str) -> Option<Self> {
-        [Self::Parent, Self::Human].into_iter().find(|role| role.as_str() == text)
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+impl Spelled for StandingMost {
+    fn spell(&self) -> String {
+        match self {
+            Self::Never => "never".to_owned(),
+            Self::Arguments => "arguments".to_owned(),
+            Self::Tool => "tool".to_owned(),
+        }
+    }
+    fn read(text: &str) -> Option<Self> {
+        match text {
+            "never" => Some(Self::Never),
+            "arguments" => Some(Self::Arguments),
+            "tool" => Some(Self::Tool),
+            _ => None,
+        }
     }
 }
 

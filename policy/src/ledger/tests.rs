@@ -1,5 +1,7 @@
+mod deciding;
+
 use super::*;
-use crate::definition::Approver;
+use crate::definition::{Approver, StandingMost};
 use crate::name::{AgentName, ToolName};
 use proptest::prelude::*;
 
@@ -21,6 +23,9 @@ fn asked(on_caller_gone: OnCallerGone) -> Asked {
         generation: 3,
         rule: "support.agents.json:12:7".to_owned(),
         approvers: vec![Approver::Parent, Approver::Human],
+        count: 1,
+        user: None,
+        standing: StandingMost::Tool,
         on_caller_gone,
         decide_within_ms: 600_000,
         use_within_ms: 600_000,
@@ -36,11 +41,11 @@ fn operator() -> Decider {
 }
 
 fn approve() -> Event {
-    Event::Decide { verdict: Verdict::Approve, by: operator() }
+    Event::Decide { word: Word::approve(Digest::of(br#"{"id":7}"#)), by: operator() }
 }
 
 fn deny(reason: &str) -> Event {
-    Event::Decide { verdict: Verdict::Deny { reason: reason.to_owned() }, by: operator() }
+    Event::Decide { word: Word::deny(reason), by: operator() }
 }
 
 fn finish(outcome: Outcome) -> Event {
@@ -89,6 +94,7 @@ fn every_event() -> Vec<(&'static str, Event)> {
         ("detach", Event::Detach),
         ("attend", Event::Attend),
         ("mark", Event::Mark { left_ms: 5 }),
+        ("follow", Event::Follow),
     ]
 }
 
@@ -96,21 +102,24 @@ fn every_event() -> Vec<(&'static str, Event)> {
 const TABLE: [(State, &str); 11] = [
     (
         State::Parked,
-        "approved denied - - - expired - revoked stopped cancelled parked parked - parked",
+        "approved denied - - - expired - revoked stopped cancelled parked parked - parked parked",
     ),
     (
         State::Approved,
-        "- - executing - - - lapsed revoked stopped cancelled approved approved - approved",
+        "- - executing - - - lapsed revoked stopped cancelled approved approved - approved approved",
     ),
-    (State::Executing, "- - - done unknown - - - unknown unknown executing executing - -"),
-    (State::Done, "- - - - - - - - - - - - - -"),
-    (State::Unknown, "- - - - - - - - - - - - - -"),
-    (State::Denied, "- - - - - - - - - - - - - -"),
-    (State::Expired, "- - - - - - - - - - - - - -"),
-    (State::Lapsed, "- - - - - - - - - - - - - -"),
-    (State::Revoked, "- - - - - - - - - - - - - -"),
-    (State::Stopped, "- - - - - - - - - - - - - -"),
-    (State::Cancelled, "- - - - - - - - - - - - - -"),
+    (
+        State::Executing,
+        "- - - done unknown - - - unknown unknown executing executing - - executing",
+    ),
+    (State::Done, "- - - - - - - - - - - - - - -"),
+    (State::Unknown, "- - - - - - - - - - - - - - -"),
+    (State::Denied, "- - - - - - - - - - - - - - -"),
+    (State::Expired, "- - - - - - - - - - - - - - -"),
+    (State::Lapsed, "- - - - - - - - - - - - - - -"),
+    (State::Revoked, "- - - - - - - - - - - - - - -"),
+    (State::Stopped, "- - - - - - - - - - - - - - -"),
+    (State::Cancelled, "- - - - - - - - - - - - - - -"),
 ];
 
 #[test]

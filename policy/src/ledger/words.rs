@@ -13,6 +13,7 @@ pub fn role(approver: Approver) -> &'static str {
     match approver {
         Approver::Parent => "parent",
         Approver::Human => "operator",
+        Approver::User => "user",
     }
 }
 
@@ -20,7 +21,14 @@ pub fn role(approver: Approver) -> &'static str {
 #[must_use]
 pub fn waiting(card: &Card) -> String {
     let roles: Vec<_> = card.asked().approvers.iter().map(|approver| role(*approver)).collect();
-    format!("waiting for approval `{}` by {}", card.id(), roles.join(" or "))
+    let asked = card.asked();
+    let voted = card.votes().len();
+    let of = if asked.count > 1 {
+        format!(" ({voted} of {} approvals)", asked.count)
+    } else {
+        String::new()
+    };
+    format!("waiting for approval `{}` by {}{of}", card.id(), roles.join(" or "))
 }
 
 /// What a caller reads that cannot wait any longer.

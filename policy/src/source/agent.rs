@@ -1,25 +1,17 @@
 //! A document of kind `Agent`.
 
+use super::approval::approval;
 use super::grant::grant;
 use super::reader::Reader;
 use super::wire;
-use crate::definition::{
-    Agent, AgentLimits, Approval, Approver, Expose, Grant, OnCallerGone, OnNoApprover, SubAgent,
-};
+use crate::definition::{Agent, AgentLimits, Expose, Grant, SubAgent};
 use crate::name::AgentName;
 use crate::narrow::Narrowing;
-use std::time::Duration;
 
-/// Longest time that a card may wait for a decision or for its caller.
-pub const CARD_WAIT_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
-/// Longest time that a call is held on the wire.
-pub const HOLD_MAX: Duration = Duration::from_secs(3_600);
 /// Most calls a minute, in flight or parked that a limit may allow.
 pub const LIMIT_MAX: u32 = 1_000_000;
 /// Longest description, in bytes.
 pub const DESCRIPTION_BYTES_MAX: usize = 4_096;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The agent that the document defines; `None` if its name is no name.
 pub(super) fn agent(
@@ -128,51 +120,6 @@ fn described(reader: &mut Reader<'_>, text: &wire::Text) -> String {
     text.value.trim_end().to_owned()
 }
 
-fn approval(reader: &mut Reader<'_>, wire: &wire::Approval) -> Approval {
-    let usual = Approval::default();
-    let mut time = |text: &Option<wire::Text>, most: Duration| {
-        text.as_ref().and_then(|text| reader.duration(text, SECOND..=most))
-    };
-    let decide_within = time(&wire.decide_within, CARD_WAIT_MAX);
-    let use_within = time(&wire.use_within, CARD_WAIT_MAX);
-    let hold = time(&wire.hold, HOLD_MAX);
-    let on_no_approver = wire.on_no_approver.as_ref().and_then(|text| {
-        reader.choice(text, &[("wait", OnNoApprover::Wait), ("deny", OnNoApprover::Deny)])
-    });
-    let on_caller_gone = wire.on_caller_gone.as_ref().and_then(|text| {
-        reader.choice(text, &[("keep", OnCallerGone::Keep), ("settle", OnCallerGone::Settle)])
-    });
-    Approval {
-        approvers: approvers(reader, wire).unwrap_or(usual.approvers),
-        decide_within: decide_within.unwrap_or(usual.decide_within),
-        use_within: use_within.unwrap_or(usual.use_within),
-        on_no_approver: on_no_approver.unwrap_or(usual.on_no_approver),
-        on_caller_gone: on_caller_gone.unwrap_or(usual.on_caller_gone),
-        hold,
-    }
-}
-
-fn approvers(reader: &mut Reader<'_>, wire: &wire::Approval) -> Option<Vec<Approver>> {
-    let listed = wire.approvers.as_ref()?;
-    if listed.value.is_empty() {
-        let text = "`approvers` is empty, so nobody could approve; write `[parent, human]`, or \
-                    leave out of `allow` what must never run";
-        reader.error("missing_value", &reader.place(listed), text);
-    }
-    let mut approvers = Vec::new();
-    for text in &listed.value {
-        let words = [("parent", Approver::Parent), ("human", Approver::Human)];
-        let Some(approver) = reader.choice(text, &words) else { continue };
-        if approvers.contains(&approver) {
-            let message = format!("`{}` stands twice; keep one", approver.as_str());
-            reader.error("duplicate_value", &reader.place(text), message);
-            continue;
-        }
-        approvers.push(approver);
-    }
-    Some(approvers)
-}
-
 fn limits(reader: &mut Reader<'_>, wire: &wire::Limits) -> AgentLimits {
     let usual = AgentLimits::default();
     let mut count = |text: &Option<wire::Text>| {
@@ -182,5 +129,6 @@ fn limits(reader: &mut Reader<'_>, wire: &wire::Limits) -> AgentLimits {
         calls_per_minute: count(&wire.calls_per_minute),
         concurrent_calls: count(&wire.concurrent_calls).unwrap_or(usual.concurrent_calls),
         parked_calls: count(&wire.parked_calls).unwrap_or(usual.parked_calls),
+        parked_calls_per_run: count(&wire.parked_calls_per_run),
     }
 }

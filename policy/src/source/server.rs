@@ -1,9 +1,10 @@
 //! A document of kind `Server`.
 
+use super::agent::LIMIT_MAX;
 use super::endpoint;
 use super::reader::Reader;
 use super::wire;
-use crate::definition::{EraPin, Server, Transport, Value};
+use crate::definition::{EraPin, SERVER_PARKED_CALLS, Server, Transport, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::name::ServerName;
 use serde_saphyr::Spanned;
@@ -42,6 +43,8 @@ pub(super) fn server(
     let era = spec.era.as_ref().and_then(|text| reader.choice(text, ERAS));
     let timeout = spec.call_timeout.as_ref();
     let timeout = timeout.and_then(|text| reader.duration(text, CALL_TIMEOUT));
+    let parked_calls = spec.parked_calls.as_ref();
+    let parked_calls = parked_calls.and_then(|text| reader.count(text, 1..=LIMIT_MAX));
     if let Some(text) = &spec.pin {
         pin(reader, text);
     }
@@ -51,6 +54,7 @@ pub(super) fn server(
         enabled: spec.enabled.unwrap_or(true),
         era: era.unwrap_or(EraPin::Auto),
         call_timeout: timeout.unwrap_or(CALL_TIMEOUT_DEFAULT),
+        parked_calls: parked_calls.unwrap_or(SERVER_PARKED_CALLS),
         location,
     })
 }

@@ -103,12 +103,28 @@ pub(super) struct Conditional {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Approval {
-    pub(super) approvers: Option<Spanned<Vec<Text>>>,
+    pub(super) approvers: Option<Spanned<Approvers>>,
+    pub(super) user: Option<Text>,
+    pub(super) standing: Option<Text>,
     pub(super) decide_within: Option<Text>,
     pub(super) use_within: Option<Text>,
     pub(super) on_no_approver: Option<Text>,
     pub(super) on_caller_gone: Option<Text>,
     pub(super) hold: Option<Text>,
+}
+
+/// A list of roles, or how many of them must agree.
+#[derive(Debug)]
+pub(super) enum Approvers {
+    AnyOne(Vec<Text>),
+    Several(Several),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct Several {
+    pub(super) any_of: Spanned<Vec<Text>>,
+    pub(super) count: Text,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,6 +133,7 @@ pub(super) struct Limits {
     pub(super) calls_per_minute: Option<Text>,
     pub(super) concurrent_calls: Option<Text>,
     pub(super) parked_calls: Option<Text>,
+    pub(super) parked_calls_per_run: Option<Text>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -127,6 +144,7 @@ pub(super) struct Server {
     pub(super) enabled: Option<bool>,
     pub(super) era: Option<Text>,
     pub(super) call_timeout: Option<Text>,
+    pub(super) parked_calls: Option<Text>,
     pub(super) pin: Option<Text>,
 }
 
@@ -244,5 +262,33 @@ impl<'de> Visitor<'de> for ValueVisitor {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Value, A::Error> {
         let from = From::deserialize(MapAccessDeserializer::new(map))?;
         Ok(Value::From(Box::new(from)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Approvers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ApproversVisitor)
+    }
+}
+
+struct ApproversVisitor;
+
+impl<'de> Visitor<'de> for ApproversVisitor {
+    type Value = Approvers;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list such as `[parent, human]` or `{anyOf: [human], count: 2}`")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Approvers, A::Error> {
+        let mut roles = Vec::new();
+        while let Some(role) = list.next_element()? {
+            roles.push(role);
+        }
+        Ok(Approvers::AnyOne(roles))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Approvers, A::Error> {
+        Several::deserialize(MapAccessDeserializer::new(map)).map(Approvers::Several)
     }
 }
