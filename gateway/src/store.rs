@@ -40,6 +40,7 @@ use statement::Statement;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use work::{Batch, Ran, Work, Wrote};
 
 pub use backup::{BackupFault, backup};
@@ -47,7 +48,7 @@ pub use cards::{Cursor, Filter, Inserted, LIST_ITEMS_MAX, Named, Standing};
 pub use change::{Change, DecisionRow};
 pub use events::{EVENTS_MAX, EventRow};
 pub use fault::StoreFault;
-pub use grants::{GrantRow, Wanted};
+pub use grants::{GrantFilter, GrantRow};
 pub use inspect::{Held, Inspection, Integrity, inspect};
 pub use pins::PinRow;
 pub use place::{Place, Spot};
@@ -62,6 +63,7 @@ pub use tokens::{Holder, TokenRow};
 pub struct Store {
     engine: Arc<Engine>,
     spot: Spot,
+    told: Arc<watch::Sender<u64>>,
     #[cfg_attr(not(test), expect(dead_code, reason = "tests ask it for failures"))]
     trouble: Trouble,
 }
@@ -106,7 +108,7 @@ impl Store {
             Place::Sqlite(file) => Engine::Sqlite(Sqlite::open(file, settings, given).await?),
             Place::Postgres(url) => Engine::Postgres(Postgres::open(url, settings, given).await?),
         };
-        Ok(Self { engine: Arc::new(engine), spot, trouble })
+        Ok(Self { engine: Arc::new(engine), spot, told: Arc::default(), trouble })
     }
 
     /// The clock of the database minus ours: with PostgreSQL it is the one that counts.
@@ -147,8 +149,19 @@ impl Store {
         Ok(self.read(statement, parse).await?.pop())
     }
 
+    /// Changes with every commit of this gateway that has an event.
+    #[must_use]
+    pub fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
     async fn write(&self, work: Work) -> Result<Wrote, StoreFault> {
-        self.engine.write(work).await
+        let tells = work.batches.iter().any(|batch| !batch.events.is_empty());
+        let wrote = self.engine.write(work).await?;
+        if tells {
+            self.told.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        Ok(wrote)
     }
 
     /// Writes one batch; `Skipped` also if a guard undid it.

@@ -5,9 +5,9 @@ use super::row::Row;
 use super::runs::{self, RunRow};
 use super::statement::{Guard, Statement};
 use super::work::{Batch, Ran, Work};
-use super::{Store, StoreFault, events};
+use super::{Store, StoreFault, change, events, grants};
 use portcullis_policy::canonical::Digest;
-use portcullis_policy::ledger::{Card, State};
+use portcullis_policy::ledger::{Card, Grant, State};
 use portcullis_policy::name::AgentName;
 
 /// Most cards, or runs, that one list returns.
@@ -68,37 +68,40 @@ pub enum Inserted {
     Duplicate,
     /// Its run is not there or has ended; nothing changed.
     RunEnded,
+    /// The standing approval it rests on has ended; nothing changed.
+    GrantEnded,
 }
 
 impl Store {
     /// Adds a new card to its run. `run` is the row of that run, made if it is not there; a run
-    /// that has ended stays so.
+    /// that has ended stays so. `grant` is the standing approval that approved the card.
     ///
     /// # Errors
     /// [`StoreFault`]; then nothing changed as far as the store can tell.
-    pub async fn insert(&self, card: &Card, run: Option<&RunRow>) -> Result<Inserted, StoreFault> {
+    pub async fn insert(
+        &self,
+        card: &Card,
+        run: Option<&RunRow>,
+        grant: Option<&Grant>,
+    ) -> Result<Inserted, StoreFault> {
         let doc = card.write().map_err(|fault| self.misfit(&fault.into()))?;
-        let held = runs::hold_live(&card.asked().run).guarded(Guard::OrSkip);
-        let add = Statement::change(
-            "INSERT INTO cards (id, version, state, agent, run, key, doc, created_ms, updated_ms) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-        )
-        .with(card.id())
-        .with(card.version())
-        .with(card.state().as_str())
-        .with(card.asked().agent.as_str().to_ascii_lowercase())
-        .with(card.asked().run.as_str())
-        .with(card.asked().key().hex())
-        .with(doc)
-        .with(card.created_ms())
-        .with(card.updated_ms())
-        .guarded(Guard::OrSkip);
-        let new = Batch::of(held).then(add).telling(events::of_card(card));
+        let mut steps = vec![Inserted::RunEnded];
+        let mut new = Batch::of(runs::hold_live(&card.asked().run).guarded(Guard::OrSkip));
+        if let Some(grant) = grant {
+            let held = grants::hold(grant, card.created_ms());
+            new = new.then(held.guarded(Guard::OrSkip));
+            steps.push(Inserted::GrantEnded);
+        }
+        steps.push(Inserted::Duplicate);
+        new = new.then(add(card, doc)).telling(events::of_card(card));
+        if grant.is_some() {
+            new.statements.extend(change::decision(card));
+        }
         let batches = run.map(runs::ensure).into_iter().chain([new]).collect();
         Ok(match self.write_each(Work { batches }).await?.last() {
             Some(Ran::Whole { .. }) => Inserted::New,
-            Some(Ran::Skipped(0)) | None => Inserted::RunEnded,
-            Some(Ran::Skipped(_)) => Inserted::Duplicate,
+            Some(Ran::Skipped(at)) => steps.get(*at).copied().unwrap_or(Inserted::Duplicate),
+            None => Inserted::RunEnded,
         })
     }
 
@@ -196,6 +199,23 @@ impl Store {
         };
         self.read(&statement, stand).await
     }
+}
+
+fn add(card: &Card, doc: String) -> Statement {
+    Statement::change(
+        "INSERT INTO cards (id, version, state, agent, run, key, doc, created_ms, updated_ms) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+    )
+    .with(card.id())
+    .with(card.version())
+    .with(card.state().as_str())
+    .with(card.asked().agent.as_str().to_ascii_lowercase())
+    .with(card.asked().run.as_str())
+    .with(card.asked().key().hex())
+    .with(doc)
+    .with(card.created_ms())
+    .with(card.updated_ms())
+    .guarded(Guard::OrSkip)
 }
 
 /// Goes on with the page of a list that comes after `after`.

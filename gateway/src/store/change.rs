@@ -5,9 +5,9 @@ use super::results::{self, Kept};
 use super::row::Row;
 use super::statement::{Guard, Statement};
 use super::work::{Batch, Ran, Work};
-use super::{Store, StoreFault, events};
+use super::{Store, StoreFault, events, grants};
 use portcullis_policy::canonical::Digest;
-use portcullis_policy::ledger::{Card, Verdict};
+use portcullis_policy::ledger::{Card, Grant, Verdict};
 
 /// A step to commit: the card as it becomes, and what goes with it.
 #[derive(Debug, Clone)]
@@ -16,8 +16,10 @@ pub struct Change {
     pub card: Card,
     /// Kept for a caller that is not there.
     pub kept: Option<Kept>,
-    /// The step is the card's decision, which is put on record.
+    /// The step is a decision on the card, which is put on record.
     pub decided: bool,
+    /// What the decision lets pass from now on.
+    pub given: Option<Grant>,
     /// Nobody who watches needs to know.
     pub silent: bool,
 }
@@ -92,12 +94,17 @@ impl Store {
         if change.decided {
             batch.statements.extend(decision(card));
         }
+        if let Some(grant) = &change.given {
+            let [insert, told] = grants::give(grant);
+            batch = batch.then(insert).telling(told);
+        }
         Ok(if change.silent { batch } else { batch.telling(events::of_card(card)) })
     }
 }
 
-fn decision(card: &Card) -> Option<Statement> {
-    let decision = card.decision()?;
+/// Puts what was said last of a card on record.
+pub(super) fn decision(card: &Card) -> Option<Statement> {
+    let decision = card.decision().or_else(|| card.votes().last())?;
     let (verdict, reason) = match &decision.verdict {
         Verdict::Approve => ("approve", ""),
         Verdict::Deny { reason } => ("deny", reason.as_str()),
@@ -112,7 +119,7 @@ fn decision(card: &Card) -> Option<Statement> {
     .with(decision.by.role.as_str())
     .with(verdict)
     .with(reason)
-    .with(card.asked().digest.to_string())
+    .with(card.digest().to_string())
     .with(decision.at_ms);
     Some(statement)
 }

@@ -47,6 +47,18 @@ impl Store {
         self.read(&statement.with(after).with(limit), parse).await
     }
 
+    /// True if nothing is missing of what happened after the event `after`.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn is_whole_after(&self, after: i64) -> Result<bool, StoreFault> {
+        let statement =
+            Statement::rows("SELECT COALESCE(MIN(id), 1), COALESCE(MAX(id), 0) FROM events");
+        let ends = self.read_one(&statement, |row| Ok((row.signed()?, row.signed()?))).await?;
+        let (first, last) = ends.unwrap_or((1, 0));
+        Ok(after >= first.saturating_sub(1) && after <= last)
+    }
+
     /// The latest event; 0 before the first.
     ///
     /// # Errors

@@ -111,8 +111,10 @@ const RUNS: &str = "DELETE FROM runs WHERE id IN (SELECT id FROM runs AS old \
      WHERE ended_ms < $1 AND unnamed = 0 \
      AND NOT EXISTS (SELECT 1 FROM cards WHERE cards.run = old.id) \
      AND NOT EXISTS (SELECT 1 FROM runs AS below WHERE below.parent = old.id) LIMIT $2)";
+// From the front alone, also where the clock went back, so that nothing is missing in between.
 const EVENTS: &str = "DELETE FROM events WHERE id IN (SELECT id FROM events \
-     WHERE at_ms < $1 AND id < (SELECT MAX(id) FROM events) ORDER BY id LIMIT $2)";
+     WHERE id < COALESCE((SELECT MIN(id) FROM events WHERE at_ms >= $1), \
+     (SELECT MAX(id) FROM events)) ORDER BY id LIMIT $2)";
 const COUNTERS: &str = "DELETE FROM counters WHERE key IN \
      (SELECT key FROM counters WHERE ends_ms <= $1 LIMIT $2)";
 const SESSIONS: &str = "DELETE FROM ended_sessions WHERE hash IN \

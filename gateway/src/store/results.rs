@@ -55,21 +55,22 @@ impl KeptKind {
 
 impl Store {
     /// The latest answer to an identical call that no caller has, if it still counts at
-    /// `now_ms`.
+    /// `now_ms` and the call ended after `ended_after_ms`.
     ///
     /// # Errors
     /// [`StoreFault`]
     pub async fn undelivered(
         &self,
         key: Digest,
-        now_ms: u64,
+        (now_ms, ended_after_ms): (u64, u64),
     ) -> Result<Option<(Card, Kept)>, StoreFault> {
         let statement = Statement::rows(
             "SELECT version, state, doc, kind, bytes, expires_ms, delivered \
              FROM cards JOIN results ON results.card = cards.id \
-             WHERE key = $1 AND delivered = 0 AND expires_ms > $2 ORDER BY updated_ms DESC LIMIT 1",
+             WHERE key = $1 AND delivered = 0 AND expires_ms > $2 AND updated_ms >= $3 \
+             ORDER BY updated_ms DESC LIMIT 1",
         );
-        let statement = statement.with(key.hex()).with(now_ms);
+        let statement = statement.with(key.hex()).with(now_ms).with(ended_after_ms);
         self.read_one(&statement, |row| Ok((cards::parse(row)?, parse(row)?))).await
     }
 
@@ -82,6 +83,19 @@ impl Store {
             "SELECT kind, bytes, expires_ms, delivered FROM results WHERE card = $1",
         );
         self.read_one(&statement.with(id), parse).await
+    }
+
+    /// Keeps the answer of a card that no caller surely has until that wall time, not longer.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn keep_until(&self, id: &str, until_ms: u64) -> Result<(), StoreFault> {
+        let statement = Statement::change(
+            "UPDATE results SET expires_ms = $1 \
+             WHERE card = $2 AND delivered = 0 AND expires_ms > $1",
+        );
+        self.write_one(Batch::of(statement.with(until_ms).with(id))).await?;
+        Ok(())
     }
 
     /// Notes that a caller has the answer of a card.

@@ -56,62 +56,64 @@ async fn a_token_takes_the_place_of_another_one_in_one_step() {
     assert_eq!(ends, [("tok_a".to_owned(), Some(NOW + 9)), ("tok_b".to_owned(), None)]);
 }
 
-fn grant(id: &str, arguments: Option<Digest>) -> GrantRow {
-    GrantRow {
-        id: id.to_owned(),
-        card: "apr_a".to_owned(),
-        agent: AgentName::new("Support").unwrap(),
-        run: None,
-        server: ServerName::new("CRM").unwrap(),
-        tool: ToolName::new("refund").unwrap(),
-        arguments,
-        definition: Digest::of(b"definition"),
-        by: "ann".to_owned(),
-        created_ms: NOW,
-        expires_ms: None,
-        ended_ms: None,
-    }
+fn given(id: &str, standing: Stands) -> (Change, Grant) {
+    let by = Decider { name: "ann".to_owned(), role: Approver::Human };
+    let card = card(id, 7);
+    let word = Word { standing: Some(standing), ..Word::approve(card.digest()) };
+    let (card, _) = step(&card, Event::Decide { word, by }, NOW).unwrap();
+    let grant = Grant::given(format!("gra_{id}"), &card).unwrap();
+    let given = Some(grant.clone());
+    (Change { card, kept: None, decided: true, given, silent: false }, grant)
 }
 
 #[tokio::test]
-async fn a_standing_approval_covers_what_it_names_until_it_ends() {
+async fn a_standing_approval_comes_with_its_decision_and_covers_what_it_names_until_it_ends() {
     let ground = Ground::new(KIND);
     let store = open(&ground).await;
     store.ensure_run(&run("run_a")).await.unwrap();
-    let (agent, server) = (AgentName::new("support").unwrap(), ServerName::new("crm").unwrap());
-    let (exact, other) = (Digest::of(b"{}"), Digest::of(b"[]"));
-    let wanted = |arguments| Wanted {
-        agent: &agent,
-        run: "run_a",
-        server: &server,
-        tool: "refund",
-        arguments,
-        definition: Digest::of(b"definition"),
-    };
-    let any = GrantRow { expires_ms: Some(NOW + 10), ..grant("gr_any", None) };
-    let of_run = GrantRow { run: Some("run_a".to_owned()), ..grant("gr_run", Some(exact)) };
-    for grant in [&any, &of_run] {
-        assert!(store.insert_grant(grant).await.unwrap());
+    let tool = Stands { covers: Covers::Tool, lasts_ms: Some(10), of: Whose::Agent };
+    let exact = Stands { covers: Covers::Arguments, lasts_ms: None, of: Whose::Run };
+    let mut grants = Vec::new();
+    for (id, standing) in [("apr_any", tool), ("apr_run", exact)] {
+        let (change, grant) = given(id, standing);
+        // One live card of a call at a time.
+        assert_eq!(store.insert(&card(id, 7), None, None).await.unwrap(), Inserted::New);
+        assert_eq!(store.commit(std::slice::from_ref(&change)).await.unwrap(), [true]);
+        // A decision that does not count gives nothing.
+        assert_eq!(store.commit(std::slice::from_ref(&change)).await.unwrap(), [false]);
+        let by = Event::Stop { why: "over".to_owned() };
+        let (ended, _) = step(&change.card, by, NOW).unwrap();
+        let ended = Change { card: ended, kept: None, decided: false, given: None, silent: false };
+        assert_eq!(store.commit(&[ended]).await.unwrap(), [true]);
+        grants.push(grant);
     }
-    let found = |arguments, now_ms| {
-        let (store, wanted) = (store.clone(), wanted(arguments));
-        async move { store.grant_for(&wanted, now_ms).await.unwrap() }
+    let asked = |number| card("apr_x", number).asked().clone();
+    let found = |asked: Asked, now_ms| {
+        let store = store.clone();
+        async move { store.grants_for(&asked, now_ms).await.unwrap() }
     };
-    assert_eq!(found(exact, NOW).await, Some(of_run));
-    assert_eq!(found(other, NOW).await, Some(any));
-    assert_eq!(found(other, NOW + 10).await, None);
-    let changed = Wanted { definition: other, ..wanted(exact) };
-    assert_eq!(store.grant_for(&changed, NOW).await.unwrap(), None);
-    let elsewhere = Wanted { run: "run_b", ..wanted(exact) };
-    assert_eq!(store.grant_for(&elsewhere, NOW).await.unwrap().unwrap().id, "gr_any");
+    let [any, of_run] = [&grants[0], &grants[1]];
+    assert_eq!(found(asked(7), NOW).await, [of_run.clone(), any.clone()]);
+    assert_eq!(found(asked(8), NOW).await, std::slice::from_ref(any));
+    assert_eq!(found(asked(8), NOW + 10).await, []);
+    let other = Digest::of(b"another definition");
+    assert_eq!(found(Asked { definition: other, ..asked(7) }, NOW).await, []);
+    let elsewhere = Asked { run: "run_b".to_owned(), ..asked(7) };
+    assert_eq!(found(elsewhere, NOW).await, std::slice::from_ref(any));
+    let live = GrantFilter { live_at_ms: Some(NOW), ..GrantFilter::default() };
+    assert_eq!(store.grants(&live).await.unwrap().len(), 2);
 
-    assert!(end_runs(&store, &["run_a"], &[]).await);
-    assert_eq!(found(exact, NOW).await.unwrap().id, "gr_any");
-    assert!(store.end_grant("gr_any", NOW).await.unwrap());
-    assert!(!store.end_grant("gr_any", NOW).await.unwrap());
-    assert_eq!(found(exact, NOW).await, None);
-    let late = GrantRow { run: Some("run_a".to_owned()), ..grant("gr_late", None) };
-    assert!(!store.insert_grant(&late).await.unwrap());
+    // A card rests on it as long as it holds, and on its run.
+    let by = Card::by_grant("apr_by".to_owned(), asked(9), any, NOW).unwrap();
+    assert_eq!(store.insert(&by, None, Some(any)).await.unwrap(), Inserted::New);
+    assert_eq!(store.decisions("apr_by").await.unwrap().len(), 1);
+    assert!(store.end_grant(any, NOW).await.unwrap());
+    assert!(!store.end_grant(any, NOW).await.unwrap());
+    let late = Card::by_grant("apr_late".to_owned(), asked(10), any, NOW).unwrap();
+    assert_eq!(store.insert(&late, None, Some(any)).await.unwrap(), Inserted::GrantEnded);
+    let twin = Card::by_grant("apr_twin".to_owned(), asked(7), of_run, NOW).unwrap();
+    assert_eq!(store.insert(&twin, None, Some(of_run)).await.unwrap(), Inserted::New);
+    assert_eq!(store.grants(&live).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -36,10 +36,10 @@ async fn a_kept_answer_ends_with_its_time_or_its_delivery() {
     let key = first.asked().key();
     add(&store, &first).await;
     store.commit(&[denied(&first)]).await.unwrap();
-    assert!(store.undelivered(key, NOW).await.unwrap().is_some());
-    assert!(store.undelivered(key, NOW + 10).await.unwrap().is_none());
+    assert!(store.undelivered(key, (NOW, 0)).await.unwrap().is_some());
+    assert!(store.undelivered(key, (NOW + 10, 0)).await.unwrap().is_none());
     store.deliver("apr_a").await.unwrap();
-    assert!(store.undelivered(key, NOW).await.unwrap().is_none());
+    assert!(store.undelivered(key, (NOW, 0)).await.unwrap().is_none());
     assert!(store.kept("apr_a").await.unwrap().unwrap().delivered);
     let old = Retention { now_ms: NOW + 10, cards_before_ms: 0, events_before_ms: 0 };
     assert_eq!(store.prune(&old).await.unwrap(), Pruned { results: 1, ..Pruned::default() });
@@ -77,9 +77,9 @@ async fn a_card_needs_a_live_run_and_revives_none() {
     let ground = Ground::new(KIND);
     let store = open(&ground).await;
     let first = card("apr_a", 1);
-    assert_eq!(store.insert(&first, None).await.unwrap(), Inserted::RunEnded);
+    assert_eq!(store.insert(&first, None, None).await.unwrap(), Inserted::RunEnded);
     assert_eq!(add(&store, &first).await, Inserted::New);
-    assert_eq!(store.insert(&card("apr_b", 2), None).await.unwrap(), Inserted::New);
+    assert_eq!(store.insert(&card("apr_b", 2), None, None).await.unwrap(), Inserted::New);
     let steps = [stopped(&first), stopped(&card("apr_b", 2))];
     assert!(end_runs(&store, &["run_a"], &steps).await);
     assert_eq!(add(&store, &card("apr_c", 3)).await, Inserted::RunEnded);

@@ -12,7 +12,8 @@ async fn what_counts_is_told_once_and_what_is_silent_is_not() {
     add(&store, &first).await;
     add(&store, &first).await;
     let (marked, _) = step(&first, Event::Mark { left_ms: 1 }, NOW + 9).unwrap();
-    let silent = Change { card: marked.clone(), kept: None, decided: false, silent: true };
+    let silent =
+        Change { card: marked.clone(), kept: None, decided: false, given: None, silent: true };
     store.commit(&[silent]).await.unwrap();
     store.commit(&[denied(&first), denied(&marked)]).await.unwrap();
     let told = store.events(0, 10).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_card_or_a_run_that_races_the_end_is_stopped_with_it_or_refused() {
         let (parking, starting) = (store.clone(), store.clone());
         let row = below(&id, &child);
         let stopping = tokio::spawn(stop(store.clone(), id.clone()));
-        let park = tokio::spawn(async move { parking.insert(&new, None).await.unwrap() });
+        let park = tokio::spawn(async move { parking.insert(&new, None, None).await.unwrap() });
         let start = tokio::spawn(async move { starting.insert_run(&row).await.unwrap() });
         stopping.await.unwrap();
         let (inserted, started) = (park.await.unwrap(), start.await.unwrap());
@@ -61,7 +61,7 @@ async fn a_card_or_a_run_that_races_the_end_is_stopped_with_it_or_refused() {
         match inserted {
             Inserted::New => assert_eq!(card.unwrap().state(), State::Stopped),
             Inserted::RunEnded => assert_eq!(card, None),
-            Inserted::Duplicate => panic!("there is one card"),
+            Inserted::Duplicate | Inserted::GrantEnded => panic!("there is one card"),
         }
         let below = store.run(&child).await.unwrap();
         assert_eq!(below.map(|run| run.ended), started.then(|| Some(end())));

@@ -84,7 +84,7 @@ async fn a_run_ends_with_all_that_is_below_it_or_not_at_all() {
     let store = open(&ground).await;
     family(&store).await;
     let first = card_of("run_d", "apr_a", 1);
-    assert_eq!(store.insert(&first, None).await.unwrap(), Inserted::New);
+    assert_eq!(store.insert(&first, None, None).await.unwrap(), Inserted::New);
     let before = store.last_event().await.unwrap();
     // A live run is not named; a live card has no step; a step was overtaken.
     assert!(!end_runs(&store, &["run_a", "run_b", "run_d"], &[stopped(&first)]).await);

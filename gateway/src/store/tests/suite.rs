@@ -13,8 +13,10 @@ use crate::store::ground::Ground;
 use crate::store::*;
 use bytes::Bytes;
 use portcullis_policy::canonical::Digest;
-use portcullis_policy::definition::{Approver, OnCallerGone};
-use portcullis_policy::ledger::{Asked, Card, Decider, Event, State, Verdict, step};
+use portcullis_policy::definition::{Approver, OnCallerGone, StandingMost};
+use portcullis_policy::ledger::{
+    Asked, Card, Covers, Decider, Event, Grant, Standing as Stands, State, Whose, Word, step,
+};
 use portcullis_policy::name::{AgentName, ServerName, ToolName};
 
 pub(in crate::store::tests) const NOW: u64 = 1_800_000_000_000;
@@ -39,6 +41,9 @@ fn card_of(run: &str, id: &str, number: u32) -> Card {
         generation: 1,
         rule: "support.agents.json:12".to_owned(),
         approvers: vec![Approver::Human],
+        count: 1,
+        user: None,
+        standing: StandingMost::Tool,
         on_caller_gone: OnCallerGone::Keep,
         decide_within_ms: 600_000,
         use_within_ms: 600_000,
@@ -52,20 +57,20 @@ fn denied(card: &Card) -> Change {
 
 fn denied_by(card: &Card, name: &str) -> Change {
     let by = Decider { name: name.to_owned(), role: Approver::Human };
-    let verdict = Verdict::Deny { reason: "no".to_owned() };
-    let (card, _) = step(card, Event::Decide { verdict, by }, NOW).unwrap();
+    let word = Word::deny("no");
+    let (card, _) = step(card, Event::Decide { word, by }, NOW).unwrap();
     let kept = Kept {
         kind: KeptKind::Text,
         bytes: Bytes::from_static(b"denied"),
         expires_ms: NOW + 10,
         delivered: false,
     };
-    Change { card, kept: Some(kept), decided: true, silent: false }
+    Change { card, kept: Some(kept), decided: true, given: None, silent: false }
 }
 
 fn stopped(card: &Card) -> Change {
     let (card, _) = step(card, Event::Stop { why: "its run ended".to_owned() }, NOW).unwrap();
-    Change { card, kept: None, decided: false, silent: false }
+    Change { card, kept: None, decided: false, given: None, silent: false }
 }
 
 pub(in crate::store::tests) fn run(id: &str) -> RunRow {
@@ -93,7 +98,7 @@ fn end() -> RunEnd {
 }
 
 pub(in crate::store::tests) async fn add(store: &Store, card: &Card) -> Inserted {
-    store.insert(card, Some(&run("run_a"))).await.unwrap()
+    store.insert(card, Some(&run("run_a")), None).await.unwrap()
 }
 
 async fn open(ground: &Ground) -> Store {

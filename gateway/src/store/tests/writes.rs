@@ -13,7 +13,7 @@ async fn a_caller_that_goes_away_does_not_undo_its_work() {
     store.ensure_run(&run("run_a")).await.unwrap();
     {
         let card = card("apr_a", 1);
-        let mut insert = pin!(store.insert(&card, None));
+        let mut insert = pin!(store.insert(&card, None, None));
         assert!(insert.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
     while store.card("apr_a").await.unwrap().is_none() {
@@ -31,7 +31,7 @@ async fn a_work_that_fails_takes_no_other_along() {
     let inserts = (0..10).map(|number| {
         let store = store.clone();
         let card = card(&format!("apr_{number}"), number);
-        tokio::spawn(async move { store.insert(&card, None).await })
+        tokio::spawn(async move { store.insert(&card, None, None).await })
     });
     let mut failed = 0;
     for insert in inserts.collect::<Vec<_>>() {
@@ -51,7 +51,7 @@ async fn after_any_failure_nothing_took_place_and_the_next_write_does() {
     for failure in Failure::ALL {
         for when in [When::Statement(0), When::Statement(3), When::Commit(0)] {
             store.plan(when, failure);
-            let fault = store.insert(&first, Some(&run("run_a"))).await.unwrap_err();
+            let fault = store.insert(&first, Some(&run("run_a")), None).await.unwrap_err();
             let corrupt = matches!(fault, StoreFault::Corrupt { .. });
             assert_eq!(corrupt, KIND == Kind::Sqlite && failure == Failure::Corrupt, "{fault}");
             assert_eq!(store.card("apr_a").await.unwrap(), None);
