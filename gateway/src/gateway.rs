@@ -8,7 +8,6 @@ use crate::admin::{self, Api};
 use crate::audit::AuditError;
 use crate::config::{self, Config, ConfigError};
 use crate::decisions::Decisions;
-use crate::hold::HoldTable;
 use crate::hosts::Hosts;
 use crate::identity::{PrivateFileError, QuickstartError, Token};
 use crate::listener;
@@ -20,6 +19,7 @@ use crate::shared::Shared;
 use crate::store::StoreFault;
 use crate::telemetry::{Metrics, Reachable};
 use crate::upstream::UpstreamError;
+use crate::views::schemas;
 use parking_lot::Mutex;
 use parts::Listeners;
 use portcullis_policy::definition::Definition;
@@ -173,9 +173,14 @@ impl Gateway {
         let ended = store.ended_sessions(clock.wall_ms()).await?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
-            decisions: Decisions::new(parked.clone(), Arc::clone(&audit), Arc::clone(&metrics)),
+            decisions: Decisions::new(
+                parked.clone(),
+                Arc::clone(&audit),
+                Arc::clone(&metrics),
+                schemas(scopes.clone()),
+            ),
             scopes,
-            sessions: Sessions::new(seal.clone(), ended, clock),
+            sessions: Sessions::new(seal.clone(), ended, clock.clone()),
             store,
             upstreams,
             parked,
@@ -187,12 +192,18 @@ impl Gateway {
             runs,
             limits: parts::limits(&config),
             hosts: Hosts::new(address, &[&config.public_url.agents]),
-            hold: HoldTable::new(config.approval.hold, &config.approval.hold_clients),
+            hold: parts::hold(&config),
+            seal: seal.clone(),
+            clock,
+            admin_url: parts::admin_url(&config, listeners.addresses.admin),
+            result_keep: config.approval.result_keep,
             counters,
             left: Mutex::new(JoinSet::new()),
             stop: stopping,
             requests,
         });
+        // Runs and credentials are there, so approved tasks of before can be judged.
+        shared.parked.begin();
         let mut tasks = JoinSet::new();
         tasks.spawn(shared.runs.clone().keep_time());
         tasks.spawn(credentials.clone().keep_time());

@@ -23,14 +23,13 @@ mod tests;
 use crate::store::{Filter, Named, Pruned, RunRow, Store, StoreFault};
 use lanes::Lanes;
 use memory::Memory;
-use portcullis_policy::canonical::Digest;
-use portcullis_policy::decide::{Permit, Refusal, Request};
-use portcullis_policy::ledger::{Ancestor, Approved, Card, Decider, Verdict};
-use portcullis_policy::name::AgentName;
-use portcullis_policy::scope::Scope;
+use portcullis_policy::decide::{Caps, NotNow, Permit, Request};
+use portcullis_policy::ledger::{Ancestor, Approved, Card, Decider, Grant, Word};
+use portcullis_policy::name::{AgentName, ServerName};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tasks::Tasks;
 use tokio::sync::watch;
 
@@ -38,10 +37,25 @@ pub use clock::{Clock, ManualClock};
 pub use memory::ProgressSender;
 pub use outcome::{AttachError, DecideError, Executed, ParkError, Settlement, StopError};
 pub use settings::{ParkedSettings, Witness};
-pub use ticket::{Ticket, TicketEvent};
+pub use ticket::{Reached, Ticket, TicketEvent};
 
 /// Largest answer that is kept for a caller that is not there.
 pub const KEPT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Largest answer that is kept for a caller that polls.
+pub const TASK_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How long an approved call may take, for the life of its task, in milliseconds.
+const TASK_RUN_MS: u64 = 60 * 60 * 1_000;
+
+/// How long a task lives after its call, in milliseconds: as long as it may take to decide, to
+/// start and to run, and as long as an answer is kept after that.
+pub(crate) fn task_life_ms(card: &Card, keep_ms: u64) -> u64 {
+    let asked = card.asked();
+    [asked.decide_within_ms, asked.use_within_ms, TASK_RUN_MS, keep_ms]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+}
 
 /// Who calls: an agent in one of its runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +64,8 @@ pub struct Caller {
     pub agent: AgentName,
     /// The run.
     pub run: String,
+    /// The server of a one-server endpoint: for a caller there, others have no calls.
+    pub server: Option<ServerName>,
 }
 
 /// Where a call comes from, as its card keeps it.
@@ -57,8 +73,10 @@ pub struct Caller {
 pub struct Origin {
     /// The runs above the caller's, the nearest first.
     pub above: Vec<Ancestor>,
-    /// The scope that parked it; it sets how many calls may be parked.
-    pub scope: Arc<Scope>,
+    /// How many calls may be parked.
+    pub caps: Caps,
+    /// True if the caller polls: then the call runs without one that waits.
+    pub task: bool,
 }
 
 /// What ended together, in one transaction.
@@ -73,7 +91,9 @@ pub struct Stopped {
 /// A call under way.
 pub type Running = Pin<Box<dyn Future<Output = Executed> + Send>>;
 /// See [`Runner::judge`].
-pub type Judge = Box<dyn Fn(&Card, &Approved) -> Result<Permit, Refusal> + Send + Sync>;
+pub type Judge = Box<dyn Fn(&Card, &Approved) -> Result<Permit, NotNow> + Send + Sync>;
+/// See [`Runner::vouch`].
+pub type Vouch = Arc<dyn Fn(&Card, &Grant) -> bool + Send + Sync>;
 /// See [`Runner::run`].
 pub type Run = Box<dyn Fn(Card, Permit, ProgressSender) -> Running + Send + Sync>;
 
@@ -81,6 +101,9 @@ pub type Run = Box<dyn Fn(Card, Permit, ProgressSender) -> Running + Send + Sync
 pub struct Runner {
     /// The fresh decision, asked right before the call would start.
     pub judge: Judge,
+    /// Puts on record that a standing approval decides a card, if its giver still may. Asked
+    /// before the card is made; it may wait for the disk.
+    pub vouch: Vouch,
     /// Sends the call. Dropping the future must end the call: that is how a stop reaches it.
     pub run: Run,
 }
@@ -105,16 +128,21 @@ struct Inner {
     memory: Memory,
     changes: watch::Sender<u64>,
     stopping: watch::Sender<bool>,
+    // Nothing runs before what judges it is there.
+    begun: AtomicBool,
     tasks: Tasks,
     lanes: Lanes,
     pruned: parking_lot::Mutex<Pruned>,
     // Ends of calls that the store did not take; the sweep tries again.
     unsaved: parking_lot::Mutex<Vec<(String, Executed)>>,
+    // Cards of tasks that the store may have taken although it said no; the sweep ends them.
+    unmade: parking_lot::Mutex<Vec<String>>,
 }
 
 impl Parked {
     /// Takes up the cards of `store`: what was executing may have run, and is never run again;
-    /// what was parked or approved is back, unattended. Starts the sweep.
+    /// what was parked or approved is back, unattended. Starts the sweep. Nothing runs before
+    /// [`Parked::begin`].
     ///
     /// # Errors
     /// [`StoreFault`] if the store cannot be read or written.
@@ -130,15 +158,23 @@ impl Parked {
             memory: Memory::default(),
             changes: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
+            begun: AtomicBool::new(false),
             tasks: Tasks::new(),
             lanes: Lanes::default(),
             pruned: parking_lot::Mutex::default(),
             unsaved: parking_lot::Mutex::new(Vec::new()),
+            unmade: parking_lot::Mutex::new(Vec::new()),
         });
         sweep::follow_clock(&inner).await?;
         sweep::recover(&inner).await?;
         sweep::start(&inner);
         Ok(Self { inner })
+    }
+
+    /// Lets approved calls run: what decides them anew is there.
+    pub fn begin(&self) {
+        self.inner.begun.store(true, Ordering::SeqCst);
+        sweep::offer_all(&self.inner);
     }
 
     /// Parks a call, or joins the live card of the identical one, or returns the answer that its
@@ -171,21 +207,47 @@ impl Parked {
     }
 
     /// Decides a card. The first decision counts; the same one by the same decider again gets
-    /// the same answer. Whether `by` may see the card at all is asked before.
+    /// the same answer. Whether `by` may see the card at all is asked before. `grant` is the name
+    /// of the standing approval that the word may give.
     ///
     /// # Errors
     /// [`DecideError`]; then this decision has no effect.
     pub async fn decide(
         &self,
         id: &str,
-        verdict: Verdict,
-        digest: Option<Digest>,
+        word: &Word,
         by: &Decider,
+        grant: Option<&str>,
     ) -> Result<Card, DecideError> {
         let inner = Arc::clone(&self.inner);
-        let (id, by) = (id.to_owned(), by.clone());
-        let work = async move { step::decide(&inner, &id, (verdict, digest), by).await };
+        let (id, word, by) = (id.to_owned(), word.clone(), by.clone());
+        let grant = grant.map(str::to_owned);
+        let work = async move { step::decide(&inner, &id, (word, by), grant).await };
         self.inner.tasks.own(work).await.unwrap_or(Err(DecideError::Stopping))
+    }
+
+    /// A card of the caller's run and its answer, for a caller that polls from now on: once it is
+    /// approved the call runs, whoever waits.
+    ///
+    /// # Errors
+    /// [`AttachError`]; a foreign id and an unknown one answer the same.
+    pub async fn poll(
+        &self,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<(Card, Option<Settlement>), AttachError> {
+        let inner = Arc::clone(&self.inner);
+        let (caller, id) = (caller.clone(), id.to_owned());
+        let work = async move { join::poll(&inner, &caller, &id).await };
+        self.inner.tasks.own(work).await.unwrap_or(Err(AttachError::Stopping))
+    }
+
+    /// The caller that polls has the answer of a settled card. It can ask for it again, but a
+    /// repeat of the call does not get it.
+    pub async fn collected(&self, id: &str) {
+        if let Err(fault) = self.inner.store.deliver(id).await {
+            tracing::warn!(%fault, card = id, "a delivered answer may be handed out again");
+        }
     }
 
     /// Ends a card of the caller's run for good, as `tasks/cancel` does.
@@ -220,6 +282,14 @@ impl Parked {
         self.inner.store.list(filter).await
     }
 
+    /// All cards of `filter`, page after page.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn list_all(&self, filter: &mut Filter) -> Result<Vec<Card>, StoreFault> {
+        stop::list_all(&self.inner.store, filter).await
+    }
+
     /// The card whose id is or starts with `id`, with or without `apr_`.
     ///
     /// # Errors
@@ -250,6 +320,12 @@ impl Parked {
     #[must_use]
     pub fn parked_count(&self, agent: &AgentName) -> u32 {
         self.inner.memory.count(agent)
+    }
+
+    /// The wall clock of cards, in milliseconds since 1970.
+    #[must_use]
+    pub fn now_ms(&self) -> u64 {
+        self.inner.settings.clock.wall_ms()
     }
 
     /// The rows that retention removed since the start.

@@ -1,15 +1,17 @@
 //! How an approved call is decided anew and sent: the ledger's side of a permit.
 
 use crate::answer::is_tool_error;
-use crate::audit::{Asked, Audit, Intent, Outcome, Verdict};
+use crate::audit::{Asked, Audit, Choice, Decided, Intent, Outcome, Verdict};
+use crate::identity::Admins;
 use crate::parked::{Executed, ProgressSender, Runner};
 use crate::record::Ending;
 use crate::runs::RunTable;
 use crate::scopes::Scopes;
 use crate::upstream::{Failure, Forward, Reply, Upstreams};
 use crate::usage::Counters;
-use portcullis_policy::decide::{Permit, Reason, Refusal, decide_approved};
-use portcullis_policy::ledger::{Approved, Card};
+use portcullis_policy::decide::{NotNow, Permit, Reason, Refusal, decide_approved};
+use portcullis_policy::definition::Approver;
+use portcullis_policy::ledger::{Approved, Card, Grant};
 use portcullis_policy::name::ServerName;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,8 @@ pub(crate) struct Sending {
     pub(crate) audit: Arc<Audit>,
     /// Numbers requests.
     pub(crate) requests: Arc<AtomicU64>,
+    /// Who may decide.
+    pub(crate) admins: Arc<Admins>,
     /// Counts calls in flight.
     pub(crate) counters: Arc<Counters>,
 }
@@ -36,7 +40,9 @@ pub(crate) struct Sending {
 /// The closures that the parked calls run by.
 pub(crate) fn runner(sending: Sending) -> Runner {
     let (scopes, table) = (sending.scopes.clone(), Arc::clone(&sending.table));
+    let (audit, admins) = (Arc::clone(&sending.audit), Arc::clone(&sending.admins));
     Runner {
+        vouch: Arc::new(move |card, grant| vouch(&audit, &admins, card, grant)),
         judge: Box::new(move |card, approved| judge(&scopes, &table, card, approved)),
         run: Box::new(move |card, permit, progress| {
             let sending = sending.clone();
@@ -45,13 +51,40 @@ pub(crate) fn runner(sending: Sending) -> Runner {
     }
 }
 
+fn vouch(audit: &Audit, admins: &Admins, card: &Card, grant: &Grant) -> bool {
+    // A parent is above the caller as long as the caller lives, or the grant does not allow it.
+    let decides = grant.by.role == Approver::Parent || admins.decides(&grant.by.name, &grant.agent);
+    if !decides {
+        return false;
+    }
+    let asked = card.asked();
+    let decided = Decided {
+        card: card.id(),
+        agent: &asked.agent,
+        run: &asked.run,
+        server: &asked.server,
+        tool: asked.tool.as_str(),
+        arguments: card.digest(),
+        choice: Choice::Approve,
+        reason: None,
+        edited: None,
+        standing: None,
+        grant: Some(&grant.id),
+        by: &grant.by.name,
+    };
+    audit.decision(&decided).inspect_err(|error| {
+        tracing::error!(%error, "a decision could not be recorded; the standing approval does not count");
+    }).is_ok()
+}
+
 fn judge(
     scopes: &Scopes,
     table: &RunTable,
     card: &Card,
     approved: &Approved,
-) -> Result<Permit, Refusal> {
-    let revoked = |text: &str| Refusal { reason: Reason::Revoked, text: text.to_owned() };
+) -> Result<Permit, NotNow> {
+    let revoked =
+        |text: &str| NotNow::Revoked(Refusal { reason: Reason::Revoked, text: text.to_owned() });
     let Some(run) = table.find(&card.asked().run).filter(|run| !run.is_over()) else {
         return Err(revoked("The run has ended. The call did not run."));
     };
@@ -164,7 +197,7 @@ pub(crate) fn asked(card: &Card, request: u64, generation: u64) -> Asked<'_> {
         server: Some(asked.server.as_str()),
         tool: Some(asked.tool.as_str()),
         generation,
-        arguments: Some(asked.digest),
+        arguments: Some(card.digest()),
         card: Some(card.id()),
     }
 }

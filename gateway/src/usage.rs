@@ -42,7 +42,6 @@ impl Counters {
         let usage = Usage {
             concurrent_calls,
             calls_last_minute,
-            parked_calls: 0,
             unattended: self.unattended,
             parent: false,
         };

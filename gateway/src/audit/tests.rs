@@ -1,6 +1,9 @@
 use super::*;
+use portcullis_policy::canonical::Digest;
+use portcullis_policy::name::{AgentName, ServerName};
 use serde_json::Value;
 use std::io::Write as _;
+use std::time::Duration;
 
 struct Folder(PathBuf);
 
@@ -128,6 +131,9 @@ fn a_decision_says_who_and_over_what() {
             arguments,
             choice: Choice::Deny,
             reason: Some("too much"),
+            edited: None,
+            standing: None,
+            grant: None,
             by: "dana",
         })
         .unwrap();

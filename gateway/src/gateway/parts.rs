@@ -1,9 +1,10 @@
 //! What the gateway is put together from, made from its configuration.
 
 use super::{Addresses, StartError};
-use crate::admin::Api;
+use crate::admin::{Api, Streams};
 use crate::audit::{Audit, Durability, Outcome, Verdict};
 use crate::config::{self, Config};
+use crate::hold::HoldTable;
 use crate::hosts::Hosts;
 use crate::identity::{
     AdminEntry, Loopback, Role, Source, Token, TokenEntry, TokenHash, Tokens, quickstart_tokens,
@@ -93,7 +94,7 @@ pub(super) fn parked_settings(
                 let waited = card.updated_ms().saturating_sub(card.created_ms());
                 metrics.park_waited(Duration::from_millis(waited));
             }
-            if card.unattended() && card.state().is_settled() {
+            if (card.unattended() || card.is_task()) && card.state().is_settled() {
                 settled_alone(&audit, card);
             }
         }),
@@ -129,6 +130,8 @@ pub(super) fn api(
         hosts: Hosts::new(address, &[&config.public_url.admin]),
         views: views(shared.scopes.clone(), findings),
         seal,
+        store: shared.store.clone(),
+        streams: Streams::default(),
         stop: shared.stop.clone(),
         epoch: epoch(),
     }
@@ -230,12 +233,25 @@ pub(super) fn loopback(config: &Config) -> Option<Loopback> {
 
 /// How runs are made. Where nobody said how the gateway is reached, it is the address it got.
 pub(super) fn run_settings(config: &Config, address: SocketAddr) -> RunSettings {
-    let unsaid = config.public_url.agents == format!("http://{}", config.listen.agents);
-    RunSettings {
-        ttl: config.runs.ttl,
-        ttl_max: config.runs.ttl_max,
-        url: if unsaid { format!("http://{address}") } else { config.public_url.agents.clone() },
-    }
+    let said = (&*config.public_url.agents, config.listen.agents);
+    RunSettings { ttl: config.runs.ttl, ttl_max: config.runs.ttl_max, url: url(said, address) }
+}
+
+/// Where approvers find the admin listener.
+pub(super) fn admin_url(config: &Config, address: SocketAddr) -> String {
+    url((&config.public_url.admin, config.listen.admin), address)
+}
+
+// What the operator says, or else the address that was bound: its port may have been 0.
+fn url((said, listen): (&str, SocketAddr), address: SocketAddr) -> String {
+    let unsaid = said == format!("http://{listen}");
+    if unsaid { format!("http://{address}") } else { said.to_owned() }
+}
+
+/// How long calls are held.
+pub(super) fn hold(config: &Config) -> HoldTable {
+    let approval = &config.approval;
+    HoldTable::new(approval.hold, &approval.hold_clients, approval.legs)
 }
 
 pub(super) fn durability(config: &Config) -> Durability {

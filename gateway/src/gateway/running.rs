@@ -42,6 +42,7 @@ impl Running {
             table: Arc::clone(&table),
             upstreams: upstreams.clone(),
             audit: Arc::clone(&state.audit),
+            admins: Arc::clone(&state.admins),
             requests: Arc::clone(&requests),
             counters: Arc::clone(&counters),
         });

@@ -89,6 +89,15 @@ impl Role {
     }
 }
 
+impl Role {
+    fn decides(&self) -> bool {
+        match self {
+            Self::Approver | Self::Operator | Self::Harness { also_approver: true, .. } => true,
+            Self::Viewer | Self::Harness { also_approver: false, .. } => false,
+        }
+    }
+}
+
 impl AdminEntry {
     fn is_over(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| expires <= now)
@@ -117,10 +126,7 @@ impl Admin {
     /// True if it may decide cards.
     #[must_use]
     pub fn may_decide(&self) -> bool {
-        match self.role {
-            Role::Approver | Role::Operator | Role::Harness { also_approver: true, .. } => true,
-            Role::Viewer | Role::Harness { also_approver: false, .. } => false,
-        }
+        self.role.decides()
     }
 
     /// True if it may see what belongs to `agent`.
@@ -216,6 +222,20 @@ impl Admins {
             return Err(self.failed(IdentityError::Expired));
         }
         Ok(Admin { name: entry.name.clone(), role: entry.role.clone(), lease: lease.clone() })
+    }
+
+    /// True if a principal of that name may decide cards of `agent` at this moment.
+    #[must_use]
+    pub fn decides(&self, name: &str, agent: &AgentName) -> bool {
+        let now = SystemTime::now();
+        self.entries.read().iter().any(|(entry, lease)| {
+            let sees = match &entry.role {
+                Role::Harness { agents, .. } => agents.contains(agent),
+                Role::Viewer | Role::Approver | Role::Operator => true,
+            };
+            let live = !lease.is_over() && !entry.is_over(now);
+            entry.name == name && live && sees && entry.role.decides()
+        })
     }
 
     /// Accepts one more principal.

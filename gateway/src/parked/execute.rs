@@ -4,9 +4,10 @@ use super::memory::Start;
 use super::step::{self as steps, Stuck};
 use super::{Executed, Inner};
 use crate::store::StoreFault;
-use portcullis_policy::decide::Permit;
-use portcullis_policy::ledger::{Card, Effect, Event, Outcome, State, Unmoved, step};
+use portcullis_policy::decide::{NotNow, Permit};
+use portcullis_policy::ledger::{Card, Effect, Event, Outcome, State, step};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -16,7 +17,8 @@ const FINISH_PAUSES: [Duration; 3] =
 
 /// Starts the execution of an approved card, if somebody waits for it.
 pub(super) fn offer(inner: &Arc<Inner>, id: &str) {
-    if *inner.stopping.borrow() || !inner.memory.claim(id) {
+    let begun = inner.begun.load(Ordering::SeqCst);
+    if !begun || *inner.stopping.borrow() || !inner.memory.claim(id) {
         return;
     }
     let (work, id) = (Arc::clone(inner), id.to_owned());
@@ -72,22 +74,41 @@ async fn consume(inner: &Arc<Inner>, id: &str) -> Result<Consumed, StoreFault> {
             Effect::Publish | Effect::Offer | Effect::Abort => None,
         });
         let Some(approved) = approved else { return Ok(Consumed::Over) };
+        if let Some(text) = void(inner, &card).await? {
+            revoke(inner, id, text).await?;
+            return Ok(Consumed::Over);
+        }
         let permit = match (inner.runner.judge)(&card, &approved) {
             Ok(permit) => permit,
-            Err(refusal) => {
+            // The repair asks again, until the time to use the approval is over.
+            Err(NotNow::Away) => return Ok(Consumed::Over),
+            Err(NotNow::Revoked(refusal)) => {
                 revoke(inner, id, refusal.text).await?;
                 return Ok(Consumed::Over);
             }
         };
         // Nothing starts for a caller that is gone, and its approval stays unused.
-        if !inner.memory.waited_for(id) {
+        if !inner.memory.wanted(id) {
             return Ok(Consumed::Deserted);
         }
-        if steps::commit(inner, &next, &Event::Execute, None).await? {
+        if steps::commit(inner, steps::change(inner, &next, None)).await? {
             steps::apply(inner, &next, &[Effect::Publish], None);
             return Ok(Consumed::Ready(Box::new(next), permit));
         }
     }
+}
+
+// Why the standing approval that decided the card counts no more, if it does not.
+async fn void(inner: &Arc<Inner>, card: &Card) -> Result<Option<String>, StoreFault> {
+    let Some(id) = card.decision().and_then(|decision| decision.grant.as_deref()) else {
+        return Ok(None);
+    };
+    let grant = inner.store.grant(id).await?.filter(|row| row.ended_ms.is_none());
+    let now_ms = inner.settings.clock.wall_ms();
+    let holds = grant.is_some_and(|row| row.grant.allows(card.asked(), now_ms));
+    let text = "The standing approval that covered this call has ended. The call did not run. \
+                Repeat it to ask again.";
+    Ok((!holds).then(|| text.to_owned()))
 }
 
 async fn revoke(inner: &Arc<Inner>, id: &str, text: String) -> Result<(), StoreFault> {
@@ -149,12 +170,8 @@ pub(super) async fn settle(
     executed: &Executed,
 ) -> Result<(), StoreFault> {
     match steps::advance(inner, id, &end(executed), Some(executed)).await {
-        Ok(_) | Err(Stuck::Missing) => Ok(()),
-        // It was stopped while it ran, and its waiters know.
-        Err(Stuck::Unmoved(
-            Unmoved::Settled(_) | Unmoved::Idle(_) | Unmoved::NotApprover(_),
-            _,
-        )) => Ok(()),
+        // If it was stopped while it ran, its waiters know.
+        Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
         Err(Stuck::Store(fault)) => Err(fault),
     }
 }

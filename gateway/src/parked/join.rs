@@ -2,12 +2,11 @@
 
 use super::step::{self, Stuck};
 use super::ticket::{How, Ticket};
-use super::{AttachError, Caller, Inner, Origin, ParkError, execute};
+use super::{AttachError, Caller, Inner, Origin, ParkError, Settlement, execute};
 use crate::identity::random_id;
 use crate::store::{Inserted, StoreFault};
-use portcullis_policy::decide::{Request, Usage, over_parked};
-use portcullis_policy::ledger::{Asked, Card, Event, State};
-use portcullis_policy::scope::Scope;
+use portcullis_policy::decide::{Caps, Request};
+use portcullis_policy::ledger::{Asked, Card, Event, Grant, State};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -31,15 +30,29 @@ pub(super) async fn park(
         }
         let key = asked.key();
         if let Some(card) = inner.store.live(key).await? {
-            return Ok(join(inner, card).await?);
+            let ticket = join(inner, card).await?;
+            if origin.task {
+                step::follow(inner, ticket.id()).await?;
+            }
+            return Ok(ticket);
         }
         let now_ms = inner.settings.clock.wall_ms();
-        let Some((card, kept)) = inner.store.undelivered(key, now_ms).await? else {
-            return make(inner, asked, &origin.scope).await;
+        // The answer of a task is kept longer, but a call that comes later is a new one.
+        let keep_ms = u64::try_from(inner.settings.result_keep.as_millis()).unwrap_or(u64::MAX);
+        let ended_after_ms = now_ms.saturating_sub(keep_ms);
+        let Some((card, kept)) = inner.store.undelivered(key, (now_ms, ended_after_ms)).await?
+        else {
+            return make(inner, asked, origin).await;
         };
-        if waited || !inner.memory.held(card.id()) {
+        let on_its_way = inner.memory.held(card.id());
+        // Whoever had it may have got it since it was read.
+        let kept_still = inner.store.kept(card.id()).await?.is_some_and(|kept| !kept.delivered);
+        if waited || (!on_its_way && kept_still) {
             let settlement = step::told(&card, Some(&kept));
             return Ok(Ticket::settled(inner, card, settlement));
+        }
+        if !on_its_way {
+            continue;
         }
         drop(lane);
         // The answer is on its way to an earlier call: whether it arrives decides between the
@@ -49,38 +62,66 @@ pub(super) async fn park(
     }
 }
 
-async fn make(inner: &Arc<Inner>, asked: Asked, scope: &Scope) -> Result<Ticket, ParkError> {
+// A new card: approved already if a standing approval allows it, else parked.
+async fn make(inner: &Arc<Inner>, asked: Asked, origin: &Origin) -> Result<Ticket, ParkError> {
     let clock = &inner.settings.clock;
-    let card = Card::new(random_id("apr_").map_err(ParkError::Random)?, asked, clock.wall_ms());
-    // The waiter is there before anyone can see the card, so no decision comes too early.
-    let times = (Some(card.asked().decide_within_ms), clock.steady_ms());
-    let most = scope.limits.parked_calls;
-    if let Err(parked_calls) = inner.memory.enter_within(&card, most, times) {
-        let usage = Usage { parked_calls, ..Usage::default() };
-        return Err(over_parked(scope, &usage).map_or(ParkError::Stopping, ParkError::Full));
+    let id = random_id("apr_").map_err(ParkError::Random)?;
+    for grant in inner.store.grants_for(&asked, clock.wall_ms()).await? {
+        let card = Card::by_grant(id.clone(), asked.clone(), &grant, clock.wall_ms());
+        let Some(card) = card.map(|card| card.with_task(origin.task)) else { continue };
+        if !vouched(inner, &card, &grant).await {
+            continue;
+        }
+        if let Some(ticket) = enter(inner, &card, Some(&grant), None).await? {
+            return Ok(ticket);
+        }
     }
+    let card = Card::new(id, asked, clock.wall_ms()).with_task(origin.task);
+    enter(inner, &card, None, Some(&origin.caps)).await?.ok_or(ParkError::Stopping)
+}
+
+async fn vouched(inner: &Arc<Inner>, card: &Card, grant: &Grant) -> bool {
+    let vouch = Arc::clone(&inner.runner.vouch);
+    let (card, grant) = (card.clone(), grant.clone());
+    tokio::task::spawn_blocking(move || vouch(&card, &grant)).await.unwrap_or(false)
+}
+
+// `None` if the standing approval has just ended.
+async fn enter(
+    inner: &Arc<Inner>,
+    card: &Card,
+    grant: Option<&Grant>,
+    caps: Option<&Caps>,
+) -> Result<Option<Ticket>, ParkError> {
+    // The waiter is there before anyone can see the card, so no decision comes too early.
+    let left_ms = card.deadline().map(|deadline| deadline.left_ms);
+    let times = (left_ms, inner.settings.clock.steady_ms());
+    inner.memory.enter_within(card, caps, times).map_err(ParkError::Full)?;
     let Some(seat) = inner.memory.seat(card.id()) else { return Err(ParkError::Stopping) };
-    let inserted = inner.store.insert(&card, None).await;
-    match inserted {
-        Ok(Inserted::New) => {
-            step::announce(inner, &card);
-            Ok(Ticket::seated(inner, card.id(), How::Made, seat))
-        }
-        Ok(Inserted::Duplicate) => {
-            inner.memory.forget(card.id());
-            match inner.store.live(card.asked().key()).await? {
-                Some(card) => Ok(join(inner, card).await?),
-                None => Err(ParkError::Stopping),
+    let inserted = inner.store.insert(card, None, grant).await;
+    if !matches!(inserted, Ok(Inserted::New)) {
+        inner.memory.forget(card.id());
+    }
+    // Its caller is told that it was not queued, so it must not run by itself if the store took
+    // it all the same.
+    if inserted.is_err() && card.is_task() {
+        inner.unmade.lock().push(card.id().to_owned());
+    }
+    match inserted? {
+        Inserted::New => {
+            step::announce(inner, card);
+            let ticket = Ticket::seated(inner, card.id(), How::Made, seat);
+            if card.state() == State::Approved {
+                execute::offer(inner, card.id());
             }
+            Ok(Some(ticket))
         }
-        Ok(Inserted::RunEnded) => {
-            inner.memory.forget(card.id());
-            Err(ParkError::RunEnded)
-        }
-        Err(fault) => {
-            inner.memory.forget(card.id());
-            Err(ParkError::Store(fault))
-        }
+        Inserted::Duplicate => match inner.store.live(card.asked().key()).await? {
+            Some(card) => Ok(Some(join(inner, card).await?)),
+            None => Err(ParkError::Stopping),
+        },
+        Inserted::RunEnded => Err(ParkError::RunEnded),
+        Inserted::GrantEnded => Ok(None),
     }
 }
 
@@ -92,6 +133,26 @@ pub(super) async fn attach(
 ) -> Result<Ticket, AttachError> {
     let card = own(inner, caller, id).await?;
     Ok(join(inner, card).await?)
+}
+
+/// A card of the caller's own run and what its callers get, once it is settled.
+pub(super) async fn poll(
+    inner: &Arc<Inner>,
+    caller: &Caller,
+    id: &str,
+) -> Result<(Card, Option<Settlement>), AttachError> {
+    let mut card = own(inner, caller, id).await?;
+    if !card.state().is_settled() && !card.is_task() {
+        step::follow(inner, id).await?;
+        card = own(inner, caller, id).await?;
+    }
+    if !card.state().is_settled() {
+        return Ok((card, None));
+    }
+    // Handed out or not: who polls may ask again.
+    let kept = inner.store.kept(id).await?;
+    let settlement = step::told(&card, kept.as_ref());
+    Ok((card, Some(settlement)))
 }
 
 /// Ends a card of the caller's own run.
@@ -112,7 +173,8 @@ pub(super) async fn cancel(
 async fn own(inner: &Arc<Inner>, caller: &Caller, id: &str) -> Result<Card, AttachError> {
     let card = inner.store.card(id).await?.ok_or(AttachError::Unknown)?;
     let asked = card.asked();
-    if asked.agent == caller.agent && asked.run == caller.run {
+    let here = caller.server.as_ref().is_none_or(|server| *server == asked.server);
+    if here && asked.agent == caller.agent && asked.run == caller.run {
         Ok(card)
     } else {
         Err(AttachError::Unknown)

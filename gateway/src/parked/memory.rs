@@ -5,8 +5,9 @@
 use super::Settlement;
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_policy::decide::{Caps, Refusal};
 use portcullis_policy::ledger::{Card, State};
-use portcullis_policy::name::AgentName;
+use portcullis_policy::name::{AgentName, ServerName};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{Notify, broadcast, watch};
@@ -56,7 +57,11 @@ pub(super) enum Start {
 #[derive(Debug)]
 struct Live {
     agent: AgentName,
+    run: String,
+    server: ServerName,
     state: State,
+    // Its caller polls, so it runs without one that waits.
+    task: bool,
     version: u64,
     // On the steady clock.
     deadline_ms: Option<u64>,
@@ -72,7 +77,10 @@ impl Live {
     fn new(card: &Card, (left_ms, steady_ms): (Option<u64>, u64)) -> Self {
         Self {
             agent: card.asked().agent.clone(),
+            run: card.asked().run.clone(),
+            server: card.asked().server.clone(),
             state: card.state(),
+            task: card.is_task(),
             version: card.version(),
             deadline_ms: left_ms.map(|left| steady_ms.saturating_add(left)),
             waiters: 0,
@@ -84,11 +92,32 @@ impl Live {
     }
 }
 
+impl Live {
+    fn waits(&self) -> bool {
+        matches!(self.state, State::Parked | State::Approved)
+    }
+
+    // True if somebody is there to take the answer.
+    fn wanted(&self) -> bool {
+        self.waiters > 0 || self.task
+    }
+}
+
 fn waiting(live: &HashMap<String, Live>, agent: &AgentName) -> u32 {
-    let waits = |entry: &&Live| {
-        entry.agent == *agent && matches!(entry.state, State::Parked | State::Approved)
-    };
-    u32::try_from(live.values().filter(waits).count()).unwrap_or(u32::MAX)
+    let count = live.values().filter(|entry| entry.agent == *agent && entry.waits()).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+// As many calls as wait beside that of `card`.
+fn beside(live: &HashMap<String, Live>, card: &Card) -> Caps {
+    let asked = card.asked();
+    let mut there = Caps { agent: 0, run: 0, server: 0 };
+    for entry in live.values().filter(|entry| entry.waits()) {
+        there.agent += u32::from(entry.agent == asked.agent);
+        there.run += u32::from(entry.run == asked.run);
+        there.server += u32::from(entry.server == asked.server);
+    }
+    there
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +134,7 @@ pub(super) struct Look {
     pub(super) id: String,
     pub(super) state: State,
     pub(super) left_ms: Option<u64>,
-    pub(super) waited_for: bool,
+    pub(super) wanted: bool,
 }
 
 impl Memory {
@@ -116,18 +145,19 @@ impl Memory {
         live.entry(card.id().to_owned()).or_insert_with(|| Live::new(card, (left_ms, steady_ms)));
     }
 
-    /// The same for a new card, unless its agent has `most` calls that wait already: then how
-    /// many it has.
+    /// The same for a new card, unless there are as many that wait as may, if that is said.
     pub(super) fn enter_within(
         &self,
         card: &Card,
-        most: u32,
+        most: Option<&Caps>,
         times: (Option<u64>, u64),
-    ) -> Result<(), u32> {
+    ) -> Result<(), Refusal> {
         let mut live = self.live.lock();
-        let count = waiting(&live, &card.asked().agent);
-        if count >= most {
-            return Err(count);
+        let asked = card.asked();
+        let refusal =
+            most.and_then(|most| most.refusal(&asked.agent, &asked.server, &beside(&live, card)));
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         live.insert(card.id().to_owned(), Live::new(card, times));
         Ok(())
@@ -187,6 +217,11 @@ impl Memory {
         entry.waiters == 0
     }
 
+    /// True if somebody is there to take the answer: a caller that waits, or one that polls.
+    pub(super) fn wanted(&self, id: &str) -> bool {
+        self.live.lock().get(id).is_some_and(Live::wanted)
+    }
+
     /// True if somebody waits.
     pub(super) fn waited_for(&self, id: &str) -> bool {
         self.live.lock().get(id).is_some_and(|entry| entry.waiters > 0)
@@ -206,6 +241,7 @@ impl Memory {
             return false;
         }
         entry.version = card.version();
+        entry.task = card.is_task();
         if entry.state != card.state() {
             entry.state = card.state();
             entry.deadline_ms = left_ms.map(|left| steady_ms.saturating_add(left));
@@ -233,7 +269,7 @@ impl Memory {
     pub(super) fn claim(&self, id: &str) -> bool {
         let mut live = self.live.lock();
         let Some(entry) = live.get_mut(id) else { return false };
-        if entry.claimed || entry.waiters == 0 {
+        if entry.claimed || !entry.wanted() {
             return false;
         }
         entry.claimed = true;
@@ -257,7 +293,7 @@ impl Memory {
         let mut live = self.live.lock();
         match live.get_mut(id) {
             Some(entry) if entry.state == State::Executing => {
-                if entry.waiters == 0 {
+                if !entry.wanted() {
                     return Start::Deserted;
                 }
                 entry.running = Some(begin(ProgressSender { sender: entry.progress.clone() }));
@@ -310,7 +346,7 @@ impl Memory {
             id: id.clone(),
             state: entry.state,
             left_ms: entry.deadline_ms.map(|deadline| deadline.saturating_sub(steady_ms)),
-            waited_for: entry.waiters > 0,
+            wanted: entry.wanted(),
         };
         live.iter().map(look).collect()
     }

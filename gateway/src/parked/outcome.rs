@@ -116,6 +116,9 @@ pub enum DecideError {
     /// The policy does not let this role decide.
     #[error("the policy does not let the {} decide this call", portcullis_policy::ledger::words::role(*.0))]
     NotApprover(Approver),
+    /// It lets more pass than it may.
+    #[error("{0}; nothing was decided")]
+    TooMuch(&'static str),
     /// The store did not take it; nothing runs.
     #[error(transparent)]
     Store(#[from] StoreFault),

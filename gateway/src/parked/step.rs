@@ -1,11 +1,12 @@
 //! Moving a card: read, step, commit on condition, and only then the effects.
 
-use super::{DecideError, Executed, Inner, KEPT_BYTES_MAX, Settlement, execute};
+use super::{
+    DecideError, Executed, Inner, KEPT_BYTES_MAX, Settlement, TASK_BYTES_MAX, execute, task_life_ms,
+};
 use crate::store::{Change, Kept, KeptKind, StoreFault};
 use bytes::Bytes;
-use portcullis_policy::canonical::Digest;
 use portcullis_policy::ledger::{
-    Card, Decider, Effect, Event, Outcome, State, Unmoved, Verdict, step, words,
+    Card, Decider, Decision, Effect, Event, Grant, Outcome, State, Unmoved, Word, step, words,
 };
 use std::sync::Arc;
 
@@ -33,12 +34,25 @@ pub(super) async fn advance(
     event: &Event,
     executed: Option<&Executed>,
 ) -> Result<Card, Stuck> {
+    advance_giving(inner, id, event, (executed, None)).await
+}
+
+// The same; `grant` is the name of the standing approval that a decision gives.
+async fn advance_giving(
+    inner: &Arc<Inner>,
+    id: &str,
+    event: &Event,
+    (executed, grant): (Option<&Executed>, Option<&str>),
+) -> Result<Card, Stuck> {
     loop {
         let card = inner.store.card(id).await?.ok_or(Stuck::Missing)?;
         let now_ms = inner.settings.clock.wall_ms();
         let (next, effects) = step(&card, event.clone(), now_ms)
             .map_err(|unmoved| Stuck::Unmoved(unmoved, Box::new(card)))?;
-        if commit(inner, &next, event, executed).await? {
+        let decided = matches!(event, Event::Decide { .. });
+        let given = grant.filter(|_| decided).and_then(|id| Grant::given(id.to_owned(), &next));
+        let change = Change { decided, given, ..change(inner, &next, executed) };
+        if commit(inner, change).await? {
             apply(inner, &next, &effects, executed);
             return Ok(next);
         }
@@ -46,15 +60,8 @@ pub(super) async fn advance(
     }
 }
 
-/// Commits one step together with the answer to keep. False if it was overtaken.
-pub(super) async fn commit(
-    inner: &Arc<Inner>,
-    next: &Card,
-    event: &Event,
-    executed: Option<&Executed>,
-) -> Result<bool, StoreFault> {
-    let decided = matches!(event, Event::Decide { .. });
-    let change = Change { decided, ..change(inner, next, executed) };
+/// Commits one step. False if it was overtaken.
+pub(super) async fn commit(inner: &Arc<Inner>, change: Change) -> Result<bool, StoreFault> {
     let counted = inner.store.commit(&[change]).await?;
     Ok(counted.first().copied().unwrap_or(false))
 }
@@ -62,7 +69,7 @@ pub(super) async fn commit(
 /// One step as the store takes it, with the answer to keep; no decision.
 pub(super) fn change(inner: &Inner, next: &Card, executed: Option<&Executed>) -> Change {
     let kept = kept(inner, next, executed);
-    Change { card: next.clone(), kept, decided: false, silent: false }
+    Change { card: next.clone(), kept, decided: false, given: None, silent: false }
 }
 
 /// Carries out the effects of a committed step, without [`Effect::Run`].
@@ -137,8 +144,10 @@ fn words_of(card: &Card, text: String) -> Settlement {
 // What a caller that is not there may still want: the answer of a call that ran, and a denial.
 fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept> {
     let text = |text: String| (KeptKind::Text, Bytes::from(text));
+    // Who polls gets it nowhere else.
+    let most = if card.is_task() { TASK_BYTES_MAX } else { KEPT_BYTES_MAX };
     let fits = |kind: KeptKind, raw: &Bytes| {
-        if raw.len() <= KEPT_BYTES_MAX {
+        if raw.len() <= most {
             return (kind, raw.clone());
         }
         text(words::not_kept(card, u64::try_from(raw.len()).ok()))
@@ -155,7 +164,10 @@ fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept>
         }
     };
     let keep_ms = u64::try_from(inner.settings.result_keep.as_millis()).unwrap_or(u64::MAX);
-    let expires_ms = card.updated_ms().saturating_add(keep_ms);
+    let expires_ms = match card.is_task() {
+        true => card.created_ms().saturating_add(task_life_ms(card, keep_ms)),
+        false => card.updated_ms().saturating_add(keep_ms),
+    };
     Some(Kept { kind, bytes, expires_ms, delivered: false })
 }
 
@@ -163,30 +175,51 @@ fn kept(inner: &Inner, card: &Card, executed: Option<&Executed>) -> Option<Kept>
 pub(super) async fn decide(
     inner: &Arc<Inner>,
     id: &str,
-    decision: (Verdict, Option<Digest>),
-    by: Decider,
+    (word, by): (Word, Decider),
+    grant: Option<String>,
 ) -> Result<Card, DecideError> {
-    let (verdict, digest) = decision;
     let card = inner.store.card(id).await?.ok_or(DecideError::Unknown)?;
-    if digest.is_some_and(|digest| digest != card.asked().digest) {
-        return Err(DecideError::WrongDigest);
-    }
     if overdue(inner, &card) {
         // The sweep was not there yet; a late decision decides nothing.
         settle_overdue(inner, id, card.state()).await?;
     }
-    let event = Event::Decide { verdict: verdict.clone(), by: by.clone() };
-    match advance(inner, id, &event, None).await {
-        Ok(card) => Ok(card),
-        Err(Stuck::Missing) => Err(DecideError::Unknown),
-        Err(Stuck::Store(fault)) => Err(DecideError::Store(fault)),
-        Err(Stuck::Unmoved(Unmoved::NotApprover(role), _)) => Err(DecideError::NotApprover(role)),
-        Err(Stuck::Unmoved(Unmoved::Settled(_) | Unmoved::Idle(_), card)) => {
-            let same =
-                card.decision().is_some_and(|made| made.verdict.agrees(&verdict) && made.by == by);
-            if same { Ok(*card) } else { Err(DecideError::Settled(card)) }
+    let event = Event::Decide { word: word.clone(), by: by.clone() };
+    let moved = advance_giving(inner, id, &event, (None, grant.as_deref())).await;
+    let (unmoved, card) = match moved {
+        Ok(card) => return Ok(card),
+        Err(Stuck::Missing) => return Err(DecideError::Unknown),
+        Err(Stuck::Store(fault)) => return Err(DecideError::Store(fault)),
+        Err(Stuck::Unmoved(unmoved, card)) => (unmoved, card),
+    };
+    match unmoved {
+        Unmoved::NotApprover(role) => Err(DecideError::NotApprover(role)),
+        Unmoved::WrongDigest => Err(DecideError::WrongDigest),
+        Unmoved::TooMuch(why) => Err(DecideError::TooMuch(why)),
+        // The same word again gets the same answer.
+        Unmoved::Voted => Ok(*card),
+        Unmoved::Settled(_) | Unmoved::Idle(_) => {
+            if said(&card, &word, &by) {
+                Ok(*card)
+            } else {
+                Err(DecideError::Settled(card))
+            }
         }
     }
+}
+
+// True if `by` said the same of the card before.
+fn said(card: &Card, word: &Word, by: &Decider) -> bool {
+    let same = |made: &Decision| {
+        made.grant.is_none()
+            && made.by.is_same(by)
+            && made.verdict.agrees(&word.verdict)
+            && made.standing == word.standing
+    };
+    let alike = match &word.edited {
+        Some(arguments) => arguments == card.arguments(),
+        None => word.digest.is_none_or(|digest| digest == card.digest()),
+    };
+    alike && card.votes().iter().chain(card.decision()).any(same)
 }
 
 /// True if the time of a card is over: on the steady clock, or else by what its record says.
@@ -229,6 +262,15 @@ pub(super) async fn desert(inner: &Arc<Inner>, id: &str, event: Event) {
 pub(super) async fn attend(inner: &Arc<Inner>, id: &str) {
     if let Err(Stuck::Store(fault)) = advance(inner, id, &Event::Attend, None).await {
         tracing::warn!(%fault, card = id, "a card could not be marked as attended");
+    }
+}
+
+/// A caller of a card polls from now on. It is so in the store when this returns.
+pub(super) async fn follow(inner: &Arc<Inner>, id: &str) -> Result<(), StoreFault> {
+    match advance(inner, id, &Event::Follow, None).await {
+        Err(Stuck::Store(fault)) => Err(fault),
+        // Settled or followed already, it is all the same to who polls.
+        Ok(_) | Err(Stuck::Missing | Stuck::Unmoved(..)) => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The end of a run and of all below it, with their cards.
 
 use super::{Inner, StopError, Stopped, step as steps};
-use crate::store::{Change, Cursor, Filter, LIST_ITEMS_MAX, RunEnd, StoreFault};
+use crate::store::{Change, Cursor, Filter, LIST_ITEMS_MAX, RunEnd, Store, StoreFault};
 use portcullis_policy::ledger::{Card, Effect, Event, State, step};
 use std::sync::Arc;
 
@@ -45,9 +45,14 @@ async fn live_of(inner: &Arc<Inner>, runs: &[String]) -> Result<Vec<Card>, Store
         runs: runs.to_vec(),
         ..Filter::default()
     };
+    list_all(&inner.store, &mut filter).await
+}
+
+/// All cards of `filter`, page after page.
+pub(super) async fn list_all(store: &Store, filter: &mut Filter) -> Result<Vec<Card>, StoreFault> {
     let mut cards = Vec::new();
     loop {
-        let page = inner.store.list(&filter).await?;
+        let page = store.list(filter).await?;
         let whole = page.len() < LIST_ITEMS_MAX as usize;
         filter.after = page
             .last()

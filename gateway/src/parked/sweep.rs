@@ -31,7 +31,7 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
         let events = if card.state() == State::Executing {
             vec![Event::Lose { why }]
         } else {
-            // The connections of before are gone, and with them the callers.
+            // The connections of before are gone, and with them the callers that waited.
             vec![Event::Leave, Event::Mark { left_ms }]
         };
         let mut at = card;
@@ -45,6 +45,15 @@ pub(super) async fn recover(inner: &Arc<Inner>) -> Result<(), StoreFault> {
     steps::commit_all(inner, moved).await?;
     sweep_overdue(inner).await;
     Ok(())
+}
+
+/// Starts what is approved and wanted.
+pub(super) fn offer_all(inner: &Arc<Inner>) {
+    for look in inner.memory.looks(inner.settings.clock.steady_ms()) {
+        if look.state == State::Approved && look.wanted {
+            execute::offer(inner, &look.id);
+        }
+    }
 }
 
 /// Starts the loop. It ends when the gateway does.
@@ -107,6 +116,7 @@ async fn sweep_overdue(inner: &Arc<Inner>) {
 
 async fn repair(inner: &Arc<Inner>) {
     save_unsaved(inner).await;
+    end_unmade(inner).await;
     let looks = inner.memory.looks(inner.settings.clock.steady_ms());
     let stored = match inner.store.standing().await {
         Ok(stored) => stored,
@@ -124,7 +134,7 @@ async fn repair(inner: &Arc<Inner>) {
     for look in looks {
         if !stored.contains(look.id.as_str()) {
             repair_forgotten(inner, &look).await;
-        } else if look.state == State::Approved && look.waited_for {
+        } else if look.state == State::Approved && look.wanted {
             execute::offer(inner, &look.id);
         }
     }
@@ -133,6 +143,9 @@ async fn repair(inner: &Arc<Inner>) {
 // A live card of the store: memory must know its latest version, and what executes must run.
 async fn repair_stored(inner: &Arc<Inner>, standing: &Standing) -> Result<(), StoreFault> {
     let id = standing.id.as_str();
+    if inner.unmade.lock().iter().any(|other| other == id) {
+        return Ok(());
+    }
     let known = inner.memory.card(id);
     if known.as_ref().is_none_or(|card| card.version() < standing.version) {
         // Read again: it may have settled since the list was made.
@@ -161,6 +174,16 @@ async fn repair_forgotten(inner: &Arc<Inner>, look: &Look) {
     {
         let kept = inner.store.kept(&look.id).await.ok().flatten();
         steps::publish(inner, &card, Some(steps::told(&card, kept.as_ref())));
+    }
+}
+
+async fn end_unmade(inner: &Arc<Inner>) {
+    let unmade: Vec<String> = inner.unmade.lock().clone();
+    for id in unmade {
+        match advance(inner, &id, &Event::Cancel).await {
+            Ok(()) => inner.unmade.lock().retain(|other| *other != id),
+            Err(fault) => tracing::error!(%fault, card = id, "a card could not be ended"),
+        }
     }
 }
 

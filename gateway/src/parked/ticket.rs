@@ -28,6 +28,19 @@ pub struct Ticket {
     end: End,
 }
 
+/// Whether the caller has what was written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// It has.
+    Surely,
+    /// It may have given up before, without a word.
+    Perhaps,
+}
+
+/// How long an answer that perhaps nobody read is kept for the identical call, in milliseconds:
+/// clients that repeat a call by themselves do so within seconds.
+const REPEAT_MS: u64 = 20_000;
+
 /// How a ticket came to its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
@@ -82,6 +95,12 @@ impl Ticket {
         self.how != How::Made
     }
 
+    /// True if its card is not settled.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        self.news.borrow().settled.is_none()
+    }
+
     /// The card as last published.
     #[must_use]
     pub fn card(&self) -> Arc<Card> {
@@ -119,8 +138,9 @@ impl Ticket {
         }
     }
 
-    /// The gateway wrote the last byte of the settlement: the answer is not kept any more.
-    pub async fn delivered(mut self) {
+    /// The gateway wrote the last byte of the settlement: the answer is not kept any more, or,
+    /// if nobody may have read it, only for a repeat that comes at once.
+    pub async fn delivered(mut self, reached: Reached) {
         let Some(settlement) = self.news.borrow().settled.clone() else {
             self.end = End::Told;
             return;
@@ -132,7 +152,13 @@ impl Ticket {
         }
         let inner = Arc::clone(&self.inner);
         let id = self.id.clone();
-        let work = async move { inner.store.deliver(&id).await };
+        let keep_ms = inner.settings.clock.wall_ms().saturating_add(REPEAT_MS);
+        let work = async move {
+            match reached {
+                Reached::Surely => inner.store.deliver(&id).await,
+                Reached::Perhaps => inner.store.keep_until(&id, keep_ms).await,
+            }
+        };
         if let Some(Err(fault)) = self.inner.tasks.own(work).await {
             tracing::warn!(%fault, card = self.id, "a delivered answer may be handed out again");
         }

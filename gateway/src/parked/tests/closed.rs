@@ -49,7 +49,7 @@ async fn without_a_store_nothing_is_parked_and_nothing_is_decided() {
     let blocked = Blocked::new(&ground).await;
     assert!(matches!(rig.try_call(8).await, Err(ParkError::Store(_))));
     let by = operator("ann");
-    let decided = rig.parked.decide(ticket.id(), Verdict::Approve, None, &by).await;
+    let decided = rig.parked.decide(ticket.id(), &yes(7), &by, None).await;
     assert!(matches!(decided, Err(DecideError::Store(_))), "{decided:?}");
     assert_eq!((rig.state(ticket.id()).await, rig.runs()), (State::Parked, 0));
     assert_eq!(rig.parked.parked_count(&caller("run_a").agent), 1);
@@ -103,13 +103,13 @@ async fn behind(rig: &Rig, card: &Card, events: Vec<Event>) {
     for event in events {
         at = step(&at, event, NOW).unwrap().0;
         let decided = at.decision().is_some() && at.state() != State::Executing;
-        let change = Change { card: at.clone(), kept: None, decided, silent: false };
+        let change = Change { card: at.clone(), kept: None, decided, given: None, silent: false };
         assert_eq!(rig.parked.inner.store.commit(&[change]).await.unwrap(), [true]);
     }
 }
 
-fn approve() -> Event {
-    Event::Decide { verdict: Verdict::Approve, by: operator("ann") }
+fn approve(id: u32) -> Event {
+    Event::Decide { word: yes(id), by: operator("ann") }
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn a_card_that_memory_does_not_know_is_found_and_can_be_decided() {
     let asked = Asked::new(&caller("run_a").agent, "run_a", &[], &request(&rig.scope, 7));
     let card = Card::new("apr_lost".to_owned(), asked, NOW);
     rig.call(8).await;
-    let inserted = rig.parked.inner.store.insert(&card, None).await.unwrap();
+    let inserted = rig.parked.inner.store.insert(&card, None, None).await.unwrap();
     assert_eq!(inserted, Inserted::New);
     rig.parked.sweep().await;
     assert!(rig.card("apr_lost").await.unattended());
@@ -134,11 +134,11 @@ async fn what_the_store_settled_or_started_unseen_reaches_the_waiters() {
     let ground = Ground::new(KIND);
     let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let (mut denied, mut started) = (rig.call(1).await, rig.call(2).await);
-    let deny = Event::Decide { verdict: deny("no"), by: operator("ann") };
+    let deny = Event::Decide { word: deny("no"), by: operator("ann") };
     behind(&rig, &denied.card(), vec![deny]).await;
-    behind(&rig, &started.card(), vec![approve(), Event::Execute]).await;
+    behind(&rig, &started.card(), vec![approve(2), Event::Execute]).await;
     let mut approved = rig.call(3).await;
-    behind(&rig, &approved.card(), vec![approve()]).await;
+    behind(&rig, &approved.card(), vec![approve(3)]).await;
     rig.parked.sweep().await;
     let Settlement::NotRun { state, .. } = settled(&mut denied).await else { panic!("ran") };
     assert_eq!(state, State::Denied);

@@ -17,7 +17,7 @@ async fn an_approval_waits_for_the_identical_repeat_and_is_used_once() {
     let mut repeat = rig.call(7).await;
     assert_eq!((repeat.id(), repeat.joined()), (&*id, true));
     assert_eq!(settled(&mut repeat).await, result());
-    repeat.delivered().await;
+    repeat.delivered(Reached::Surely).await;
     assert_eq!(rig.runs(), 1);
     assert_ne!(rig.call(7).await.id(), id);
 }
@@ -90,7 +90,7 @@ async fn an_answer_that_nobody_got_is_handed_out_once() {
     let mut repeat = rig.call(7).await;
     assert_eq!(repeat.id(), id);
     assert_eq!(settled(&mut repeat).await, result());
-    repeat.delivered().await;
+    repeat.delivered(Reached::Surely).await;
     assert_eq!(rig.runs(), 1);
     let mut again = rig.parked.attach(&caller("run_a"), &id).await.unwrap();
     let Settlement::NotKept { text } = settled(&mut again).await else { panic!("kept") };
@@ -127,13 +127,13 @@ async fn a_denial_is_said_once_more_and_then_may_be_asked_for_again() {
     let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let mut ticket = rig.call(7).await;
     let id = ticket.id().to_owned();
-    rig.parked.decide(&id, deny("no"), None, &operator("ann")).await.unwrap();
+    rig.parked.decide(&id, &deny("no"), &operator("ann"), None).await.unwrap();
     let denial = settled(&mut ticket).await;
-    ticket.delivered().await;
+    ticket.delivered(Reached::Surely).await;
     let mut repeat = rig.call(7).await;
     assert_eq!(repeat.id(), id);
     assert_eq!(settled(&mut repeat).await, denial);
-    repeat.delivered().await;
+    repeat.delivered(Reached::Surely).await;
     assert_ne!(rig.call(7).await.id(), id);
 }
 
@@ -166,7 +166,7 @@ async fn a_repeat_waits_for_the_answer_that_is_being_written() {
             () = tokio::task::yield_now() => {}
         }
     }
-    let (repeat, ()) = tokio::join!(repeat, ticket.delivered());
+    let (repeat, ()) = tokio::join!(repeat, ticket.delivered(Reached::Surely));
     assert_ne!(repeat.id(), id);
 }
 

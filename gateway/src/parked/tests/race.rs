@@ -3,8 +3,10 @@
 use super::*;
 
 async fn decide(parked: Parked, id: String, number: u32) -> Result<Card, DecideError> {
-    let verdict = if number.is_multiple_of(2) { Verdict::Approve } else { deny("no") };
-    parked.decide(&id, verdict, None, &operator(&format!("operator-{number}"))).await
+    let digest = parked.live_card(&id).map(|card| card.digest());
+    let yes = |digest| Word::approve(digest);
+    let word = digest.filter(|_| number.is_multiple_of(2)).map_or_else(|| deny("no"), yes);
+    parked.decide(&id, &word, &operator(&format!("operator-{number}")), None).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -39,7 +41,7 @@ async fn the_same_decision_again_gets_the_same_answer_and_another_one_the_outcom
     rig.approve(ticket.id()).await;
     assert_eq!(settled(&mut ticket).await, result());
     assert_eq!(rig.approve(ticket.id()).await.state(), State::Done);
-    let other = rig.parked.decide(ticket.id(), deny("no"), None, &operator("ann")).await;
+    let other = rig.parked.decide(ticket.id(), &deny("no"), &operator("ann"), None).await;
     let Err(DecideError::Settled(card)) = other else { panic!("{other:?}") };
     assert_eq!(card.state(), State::Done);
     assert_eq!(rig.runs(), 1);
@@ -51,12 +53,12 @@ async fn a_decision_on_other_arguments_decides_nothing() {
     let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     let by = operator("ann");
-    let wrong = Some(Digest::of(b"{}"));
-    let error = rig.parked.decide(ticket.id(), Verdict::Approve, wrong, &by).await.unwrap_err();
-    assert!(matches!(error, DecideError::WrongDigest));
+    for wrong in [Word::approve(Digest::of(b"{}")), Word { digest: None, ..yes(7) }] {
+        let error = rig.parked.decide(ticket.id(), &wrong, &by, None).await.unwrap_err();
+        assert!(matches!(error, DecideError::WrongDigest));
+    }
     assert_eq!(rig.state(ticket.id()).await, State::Parked);
-    let right = Some(ticket.card().asked().digest);
-    rig.parked.decide(ticket.id(), Verdict::Approve, right, &by).await.unwrap();
+    rig.parked.decide(ticket.id(), &yes(7), &by, None).await.unwrap();
 }
 
 async fn stop(parked: Parked, stopping: bool) {

@@ -1,6 +1,7 @@
 //! The rig: a real store in a place of its own, a clock that a test moves, a tool that answers
 //! as the test says.
 
+mod alone;
 mod closed;
 mod collect;
 mod race;
@@ -14,16 +15,18 @@ use crate::store::ground::Ground;
 use crate::store::{Place, StoreSettings};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use portcullis_policy::canonical::Digest;
 use portcullis_policy::catalogue::{Catalogue, Offer, Status, ToolOffer};
 use portcullis_policy::decide::{Ask, Decision, Usage, decide, decide_approved};
 use portcullis_policy::definition::{
     Agent, AgentLimits, Approval, Approver, Definition, EraPin, Expose, Grant, OnCallerGone,
-    Selection, Server, Transport,
+    SERVER_PARKED_CALLS, Selection, Server, StandingMost, Transport,
 };
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::State;
 use portcullis_policy::name::ServerName;
+use portcullis_policy::scope::Scope;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -107,6 +110,7 @@ impl Rig {
         let mut settings = ParkedSettings { clock, drain, ..ParkedSettings::default() };
         set(&mut settings);
         let parked = Parked::open(store, settings, runner).await.unwrap();
+        parked.begin();
         Self { parked, clock: manual, scope, fresh, answer, runs, starts }
     }
 
@@ -124,12 +128,23 @@ impl Rig {
         if store.run(&run.id).await?.is_none() {
             store.ensure_run(&run).await?;
         }
-        let origin = Origin { above: Vec::new(), scope: Arc::clone(&self.scope) };
-        self.parked.park(caller, request, origin).await
+        self.parked.park(caller, request, self.origin()).await
+    }
+
+    fn origin(&self) -> Origin {
+        let limits = &self.scope.limits;
+        let caps = Caps { agent: limits.parked_calls, run: u32::MAX, server: u32::MAX };
+        Origin { above: Vec::new(), caps, task: false }
     }
 
     async fn approve(&self, id: &str) -> Card {
-        self.parked.decide(id, Verdict::Approve, None, &operator("ann")).await.unwrap()
+        self.try_approve(id).await.unwrap()
+    }
+
+    /// Approves what the card shows.
+    async fn try_approve(&self, id: &str) -> Result<Card, DecideError> {
+        let digest = self.card(id).await.digest();
+        self.parked.decide(id, &Word::approve(digest), &operator("ann"), None).await
     }
 
     async fn state(&self, id: &str) -> State {
@@ -181,6 +196,7 @@ fn runner(
     records: Records,
 ) -> Runner {
     Runner {
+        vouch: Arc::new(|_, _| true),
         judge: Box::new(move |_, approved| decide_approved(&fresh.lock(), approved)),
         run: Box::new(move |card, permit, progress| {
             runs.fetch_add(1, Ordering::SeqCst);
@@ -205,15 +221,20 @@ fn runner(
 }
 
 fn caller(run: &str) -> Caller {
-    Caller { agent: AgentName::new("support").unwrap(), run: run.to_owned() }
+    Caller { agent: AgentName::new("support").unwrap(), run: run.to_owned(), server: None }
 }
 
 fn operator(name: &str) -> Decider {
     Decider { name: name.to_owned(), role: Approver::Human }
 }
 
-fn deny(reason: &str) -> Verdict {
-    Verdict::Deny { reason: reason.to_owned() }
+/// Approves the call of [`request`].
+fn yes(id: u32) -> Word {
+    Word::approve(Digest::of(format!(r#"{{"id":{id}}}"#).as_bytes()))
+}
+
+fn deny(reason: &str) -> Word {
+    Word::deny(reason)
 }
 
 fn request(scope: &Scope, id: u32) -> Request {
@@ -237,6 +258,7 @@ fn scope(on_caller_gone: OnCallerGone, description: &str) -> Scope {
         enabled: true,
         era: EraPin::Auto,
         call_timeout: Duration::from_secs(1),
+        parked_calls: SERVER_PARKED_CALLS,
         location: here.clone(),
     };
     let grant = Grant {
@@ -256,7 +278,7 @@ fn scope(on_caller_gone: OnCallerGone, description: &str) -> Scope {
         narrowing: portcullis_policy::narrow::Narrowing::default(),
         sub_agents: Vec::new(),
         expose: Expose::Direct,
-        approval: Approval { on_caller_gone, ..Approval::default() },
+        approval: Approval { on_caller_gone, standing: StandingMost::Tool, ..Approval::default() },
         limits: AgentLimits::default(),
         location: here,
     };

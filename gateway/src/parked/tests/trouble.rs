@@ -21,7 +21,7 @@ async fn park(rig: &Rig, number: u32) -> Ticket {
 
 async fn approve(rig: &Rig, id: &str) {
     loop {
-        match rig.parked.decide(id, Verdict::Approve, None, &operator("ann")).await {
+        match rig.try_approve(id).await {
             Ok(_) => return,
             Err(DecideError::Store(_)) => rig.parked.sweep().await,
             // What started unseen may have run, and says so.
@@ -49,7 +49,7 @@ async fn cycle(rig: &Rig, number: u32) -> Settlement {
         tokio::time::sleep(PATIENCE).await;
         rig.parked.sweep().await;
     }
-    ticket.delivered().await;
+    ticket.delivered(Reached::Surely).await;
     settlement
 }
 
@@ -95,7 +95,7 @@ fn no_start_without_record(rig: &Rig) {
 async fn until_it_fails(rig: &Rig, number: u32) {
     let Ok(mut ticket) = rig.try_call(number).await else { return };
     let by = operator("ann");
-    if rig.parked.decide(ticket.id(), Verdict::Approve, None, &by).await.is_ok() {
+    if rig.parked.decide(ticket.id(), &yes(number), &by, None).await.is_ok() {
         drop(timeout(PATIENCE, settled(&mut ticket)).await);
     }
 }

@@ -20,7 +20,7 @@ async fn an_approved_call_runs_once_and_answers_its_caller() {
     assert!(heard.len() <= 1);
     assert_eq!(settled(&mut ticket).await, result());
     assert_eq!(rig.parked.parked_count(&caller("run_a").agent), 0);
-    ticket.delivered().await;
+    ticket.delivered(Reached::Surely).await;
     assert_eq!(rig.runs(), 1);
     // Delivered, so the next identical call asks anew.
     assert!(!rig.call(7).await.joined());
@@ -35,7 +35,7 @@ async fn a_decision_before_the_waiter_listens_is_not_lost() {
     let decider = tokio::spawn(async move {
         changes.changed().await.unwrap();
         let cards = parked.list(&Filter::default()).await.unwrap();
-        parked.decide(cards[0].id(), deny("not today."), None, &operator("ann")).await.unwrap();
+        parked.decide(cards[0].id(), &deny("not today."), &operator("ann"), None).await.unwrap();
     });
     let mut ticket = rig.call(7).await;
     decider.await.unwrap();
@@ -72,7 +72,7 @@ async fn a_limit_of_parked_calls_refuses_at_once_and_lets_repeats_join() {
     assert!(rig.call(0).await.joined());
     let all = Filter::default();
     assert_eq!(rig.parked.list(&all).await.unwrap().len(), 20);
-    rig.parked.decide(tickets[3].id(), deny(""), None, &operator("ann")).await.unwrap();
+    rig.parked.decide(tickets[3].id(), &deny(""), &operator("ann"), None).await.unwrap();
     assert!(!rig.call(20).await.joined());
 }
 
@@ -97,7 +97,7 @@ async fn a_decision_after_the_time_to_decide_decides_nothing() {
     let rig = Rig::open(&ground.place(), OnCallerGone::Keep).await;
     let ticket = rig.call(7).await;
     rig.clock.advance(10 * MINUTE);
-    let late = rig.parked.decide(ticket.id(), Verdict::Approve, None, &operator("ann")).await;
+    let late = rig.try_approve(ticket.id()).await;
     let Err(DecideError::Settled(card)) = late else { panic!("{late:?}") };
     assert_eq!(card.state(), State::Expired);
     assert_eq!(rig.runs(), 0);
@@ -168,7 +168,7 @@ async fn a_cancelled_call_never_runs() {
         Err(AttachError::Unknown)
     ));
     rig.parked.cancel(&caller("run_a"), ticket.id()).await.unwrap();
-    let late = rig.parked.decide(ticket.id(), Verdict::Approve, None, &operator("ann")).await;
+    let late = rig.try_approve(ticket.id()).await;
     assert!(matches!(late, Err(DecideError::Settled(_))));
     let Settlement::NotRun { state, .. } = settled(&mut ticket).await else { panic!("ran") };
     assert_eq!((state, rig.runs()), (State::Cancelled, 0));
