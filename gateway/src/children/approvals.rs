@@ -2,13 +2,12 @@
 
 use super::{ChildTool, Done, Refused, read};
 use crate::asked::Asked;
-use crate::decisions::{DecisionFault, REASON_CHARS_MAX, Word};
+use crate::decisions::{DecisionFault, Wish, WishedChoice};
 use crate::parked::{Clock, DecideError};
 use crate::run::cancelled;
 use crate::store::Named;
-use portcullis_policy::canonical::Digest;
 use portcullis_policy::definition::Approver;
-use portcullis_policy::ledger::{Card, Decider, State, Verdict};
+use portcullis_policy::ledger::{Card, Decider, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -50,23 +49,7 @@ enum Mode {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deciding {
-    decisions: Vec<One>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct One {
-    id: String,
-    digest: String,
-    decision: Choice,
-    reason: Option<String>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum Choice {
-    Approve,
-    Deny,
+    decisions: Vec<Wish>,
 }
 
 /// `approvals_list`.
@@ -145,23 +128,29 @@ pub(super) async fn decide(asked: &Asked, arguments: &str) -> Done {
         let text = format!("`decisions` has 1 to {DECISIONS_MAX} entries. Nothing was decided.");
         return Err(Refused::arguments(text));
     }
-    if let Some(twice) = decisions.iter().find(|one| !seen.insert(one.id.as_str())) {
-        let id = portcullis_policy::decide::shown(&twice.id);
-        return Err(Refused::arguments(format!("{id} stands twice. Nothing was decided.")));
+    for wish in &decisions {
+        let Some(id) = &wish.id else {
+            return Err(Refused::arguments("Every decision names its `id`. Nothing was decided."));
+        };
+        if !seen.insert(id) {
+            let id = portcullis_policy::decide::shown(id);
+            return Err(Refused::arguments(format!("{id} stands twice. Nothing was decided.")));
+        }
     }
     let mut results = Vec::with_capacity(decisions.len());
-    for one in decisions {
-        results.push(decide_one(asked, one).await);
+    for mut wish in decisions {
+        let id = wish.id.take().unwrap_or_default();
+        results.push(decide_one(asked, &id, wish).await);
     }
     Ok(json!({"results": results}))
 }
 
-async fn decide_one(asked: &Asked, one: One) -> Value {
-    let outcome = decided(asked, &one).await;
+async fn decide_one(asked: &Asked, id: &str, wish: Wish) -> Value {
+    let outcome = decided(asked, id, wish).await;
     match outcome {
-        Ok(card) => json!({"id": one.id, "done": true, "state": card.state().as_str()}),
+        Ok(card) => json!({"id": id, "done": true, "state": card.state().as_str()}),
         Err(Verdictless { why, state }) => {
-            json!({"id": one.id, "done": false, "why": why, "state": state.map(State::as_str)})
+            json!({"id": id, "done": false, "why": why, "state": state.map(State::as_str)})
         }
     }
 }
@@ -171,39 +160,20 @@ struct Verdictless {
     state: Option<State>,
 }
 
-async fn decided(asked: &Asked, one: &One) -> Result<Card, Verdictless> {
+async fn decided(asked: &Asked, id: &str, wish: Wish) -> Result<Card, Verdictless> {
     let no = |why: String| Verdictless { why, state: None };
-    let card = below(asked, &one.id).await.map_err(|refused| no(refused.text))?;
-    let card = card.ok_or_else(|| no(unknown(&one.id).text))?;
-    let Some(digest) = Digest::parse(&one.digest) else {
-        return Err(no(
-            "`digest` is `sha256:` and 64 lower-case hex digits, as the list shows it".to_owned()
-        ));
-    };
-    let reason = one.reason.clone().unwrap_or_default();
-    if reason.chars().count() > REASON_CHARS_MAX {
-        return Err(no(format!("`reason` has at most {REASON_CHARS_MAX} characters")));
+    let card = below(asked, id).await.map_err(|refused| no(refused.text))?;
+    let card = card.ok_or_else(|| no(unknown(id).text))?;
+    if wish.decision == WishedChoice::Approve && !card.asked().secret.is_empty() {
+        let why = "its arguments hold secrets that are not shown here, so an operator approves it";
+        return Err(no(why.to_owned()));
     }
-    let verdict = match one.decision {
-        Choice::Deny => Verdict::Deny { reason },
-        Choice::Approve if !reason.is_empty() => {
-            return Err(no("`reason` goes with `deny` only".to_owned()));
-        }
-        Choice::Approve if !card.asked().secret.is_empty() => {
-            return Err(no(
-                "its arguments hold secrets that are not shown here, so an operator approves it"
-                    .to_owned(),
-            ));
-        }
-        Choice::Approve => Verdict::Approve,
-    };
+    if wish.digest.is_none() {
+        return Err(no("name the `digest` of what you were shown".to_owned()));
+    }
     let principal = &asked.visit.principal;
-    let by = Decider {
-        name: format!("{} in {}", principal.agent, principal.run),
-        role: Approver::Parent,
-    };
-    let word = Word { verdict, digest: Some(digest) };
-    match asked.shared.decisions.decide(&card, &word, &by).await {
+    let by = Decider::parent(&principal.agent, &principal.run);
+    match asked.shared.decisions.wish(&card, wish, &by).await {
         Ok(card) => Ok(card),
         Err(DecisionFault::Decide(DecideError::Settled(card))) => Err(Verdictless {
             why: "it was settled before this decision".to_owned(),
@@ -264,8 +234,10 @@ fn item(card: &Card) -> Value {
         "server": asked.server.as_str(),
         "tool": asked.tool.as_str(),
         // Byte for byte what is digested and sent.
-        "arguments": (!masked).then_some(asked.arguments.as_str()),
-        "digest": asked.digest.to_string(),
+        "arguments": (!masked).then_some(card.arguments()),
+        "digest": card.digest().to_string(),
+        "edited": card.edit().is_some(),
+        "approvals": json!({"made": card.votes().len(), "needed": asked.count}),
         "youMayApprove": decidable(card),
         "unattended": card.unattended(),
         "secondsLeft": card.deadline().map(|deadline| deadline.left_at(Clock::system().wall_ms()) / 1_000),

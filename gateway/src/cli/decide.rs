@@ -67,7 +67,7 @@ async fn decided(admin: &Admin, card: &Card, body: &Value, done: &str) -> Result
     let path = format!("/v1/approvals/{}/decision", card.id);
     let answer = admin.post(&path, body.to_string()).await?;
     match answer.status {
-        200 => Ok(print(&format!("{done}\n"))),
+        200 => Ok(print(&format!("{}\n", outstanding(&answer.text).as_deref().unwrap_or(done)))),
         409 => {
             let settled: Card =
                 serde_json::from_str(&answer.text).map_err(|error| admin.foreign(&error))?;
@@ -76,6 +76,17 @@ async fn decided(admin: &Admin, card: &Card, body: &Value, done: &str) -> Result
         }
         _ => Err(answer.refused()),
     }
+}
+
+// What is missing of an approval that needs several.
+fn outstanding(card: &str) -> Option<String> {
+    let card: Value = serde_json::from_str(card).ok()?;
+    if card.get("state")? != "parked" {
+        return None;
+    }
+    let votes = card.get("votes")?.as_array()?.len();
+    let needed = card.get("needed")?;
+    Some(format!("your approval counts; {votes} of {needed} are there, and it runs with the last"))
 }
 
 fn confirmed() -> bool {
