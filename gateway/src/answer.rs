@@ -55,6 +55,43 @@ pub(crate) fn top_member(result: &Bytes, wanted: &str) -> Option<String> {
     found
 }
 
+/// What a caller reads whose call was answered with a question or a task.
+pub(crate) const WITHHELD: &str = "The server asked for input or began a task, which this gateway does not pass on yet. It may \
+     have run in part.";
+
+/// A result with the members that revision 2026-07-28 demands.
+pub(crate) fn modern(raw: &Bytes, kind: Kind) -> Bytes {
+    let mut missing = String::new();
+    if top_member(raw, "resultType").is_none() {
+        missing.push_str("\"resultType\":\"complete\"");
+    }
+    if kind == Kind::Other
+        && top_member(raw, "contents").is_some()
+        && top_member(raw, "ttlMs").is_none()
+    {
+        let comma = if missing.is_empty() { "" } else { "," };
+        missing.push_str(comma);
+        missing.push_str(crate::handshake::CACHE_HINTS);
+    }
+    if missing.is_empty() { raw.clone() } else { with_members(raw, &missing) }
+}
+
+/// The `error` member of an upstream. Codes that are the gateway's own voice, or that the agent's
+/// era does not know, become plain ones; the message and data stay.
+pub(crate) fn allowed_error(raw: &Bytes, era: Era) -> Bytes {
+    let code = top_member(raw, "code");
+    let replaced = match (era, code.as_deref().and_then(|code| code.parse::<i64>().ok())) {
+        (_, Some(4_600..=4_699 | HEADER_MISMATCH | UNSUPPORTED_VERSION)) => INTERNAL_ERROR,
+        // MCP 2026-07-28, error codes: must not be emitted.
+        (Era::Modern, Some(-32_002)) => INVALID_PARAMS,
+        (Era::Modern, Some(-32_042)) => INTERNAL_ERROR,
+        _ => return raw.clone(),
+    };
+    let message = top_member(raw, "message").and_then(|raw| Some(decode(&raw)?.into_owned()));
+    let message = message.unwrap_or_else(|| "the server reported an error".to_owned());
+    answer::error_member(replaced, &message, top_member(raw, "data").as_deref())
+}
+
 /// How replies are written for one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
@@ -92,47 +129,17 @@ impl Answer {
     /// A result of an upstream, unchanged but for members that the agent's era demands.
     pub(crate) fn result(&self, raw: &Bytes) -> Bytes {
         if is_withheld(raw) {
-            return self.failed(
-                    "The server asked for input or began a task, which this gateway does not pass on yet. \
-                     It may have run in part.",
-                );
+            return self.failed(WITHHELD);
         }
-        if self.era == Era::Legacy {
-            return answer::result(&self.id, raw);
+        match self.era {
+            Era::Legacy => answer::result(&self.id, raw),
+            Era::Modern => answer::result(&self.id, &modern(raw, self.kind)),
         }
-        let mut missing = String::new();
-        if top_member(raw, "resultType").is_none() {
-            missing.push_str("\"resultType\":\"complete\"");
-        }
-        if self.kind == Kind::Other
-            && top_member(raw, "contents").is_some()
-            && top_member(raw, "ttlMs").is_none()
-        {
-            let comma = if missing.is_empty() { "" } else { "," };
-            missing.push_str(comma);
-            missing.push_str(crate::handshake::CACHE_HINTS);
-        }
-        if missing.is_empty() {
-            return answer::result(&self.id, raw);
-        }
-        answer::result(&self.id, &with_members(raw, &missing))
     }
 
-    /// An error of an upstream. Codes that are the gateway's own voice, or that the agent's era
-    /// does not know, become plain ones; the message and data stay.
+    /// An error of an upstream.
     pub(crate) fn error(&self, raw: &Bytes) -> Bytes {
-        let code = top_member(raw, "code");
-        let replaced = match (self.era, code.as_deref().and_then(|code| code.parse::<i64>().ok())) {
-            (_, Some(4_600..=4_699 | HEADER_MISMATCH | UNSUPPORTED_VERSION)) => INTERNAL_ERROR,
-            // MCP 2026-07-28, error codes: must not be emitted.
-            (Era::Modern, Some(-32_002)) => INVALID_PARAMS,
-            (Era::Modern, Some(-32_042)) => INTERNAL_ERROR,
-            _ => return answer::upstream_error(&self.id, raw),
-        };
-        let message = top_member(raw, "message").and_then(|raw| Some(decode(&raw)?.into_owned()));
-        let data = top_member(raw, "data");
-        let message = message.unwrap_or_else(|| "the server reported an error".to_owned());
-        answer::error(Some(&self.id), replaced, &message, data.as_deref())
+        answer::upstream_error(&self.id, &allowed_error(raw, self.era))
     }
 
     /// A failure in the gateway's words.

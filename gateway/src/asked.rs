@@ -1,11 +1,13 @@
 //! A request with everything that is known about it, handed from serve to the request files.
 
 use crate::door::Visit;
+use crate::handshake::CLIENT_NAME_CHARS_MAX;
 use crate::mcp::envelope::{Call, Raw, member_of};
 use crate::mcp::era::Era;
 use crate::sessions::{InFlight, Session};
 use crate::shared::Shared;
 use bytes::Bytes;
+use portcullis_policy::json::{JsonLimits, Kind};
 use portcullis_policy::scope::View;
 use std::sync::Arc;
 
@@ -56,16 +58,32 @@ impl Asked {
             .meta
             .value("io.modelcontextprotocol/clientInfo")
             .and_then(|client| member_of(client, "name", self.shared.limits.json));
-        name.and_then(|name| name.text().map(std::borrow::Cow::into_owned)).unwrap_or_default()
+        let name = name.as_ref().and_then(Raw::text);
+        name.map(|name| name.chars().take(CLIENT_NAME_CHARS_MAX).collect()).unwrap_or_default()
     }
 
     /// The progress token, if the agent gave a usable one.
     pub(crate) fn progress_token(&self) -> Option<&Raw> {
-        use portcullis_policy::json::Kind;
         self.call
             .meta
             .value("progressToken")
             .filter(|token| matches!(token.kind(), Kind::String | Kind::Number))
+    }
+
+    /// True if this request declares that its client can have its user open a URL.
+    pub(crate) fn opens_urls(&self) -> bool {
+        match &self.session {
+            Some(session) => session.opens_urls,
+            None => self.declares("elicitation", "url"),
+        }
+    }
+
+    /// True if a modern request declares the client capability `name` with the member `part`.
+    pub(crate) fn declares(&self, name: &str, part: &str) -> bool {
+        self.call
+            .meta
+            .value("io.modelcontextprotocol/clientCapabilities")
+            .is_some_and(|capabilities| has_part(capabilities, name, part, self.shared.limits.json))
     }
 
     /// The lowest level of log messages that this request's stream takes; `None` takes none.
@@ -105,4 +123,11 @@ impl Asked {
             .map(|(name, raw)| (name.to_owned(), raw.bytes().clone()))
             .collect()
     }
+}
+
+/// True if client capabilities hold `name` with the member `part`, an object.
+pub(crate) fn has_part(capabilities: &Raw, name: &str, part: &str, limits: JsonLimits) -> bool {
+    let found = member_of(capabilities, name, limits);
+    let found = found.and_then(|found| member_of(&found, part, limits));
+    found.is_some_and(|found| found.kind() == Kind::Object)
 }

@@ -3,6 +3,7 @@
 use crate::asked::Asked;
 use crate::mcp::answer::{self, HEADER_MISMATCH, INVALID_PARAMS, Remedy, tool_error};
 use crate::mcp::envelope::{Raw, member_of};
+use crate::mcp::era::Era;
 use crate::mcp::headers;
 use crate::mcp::sse::Body;
 use crate::own_tools::{self, OwnTool};
@@ -35,7 +36,7 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
             if let Some(refusal) = mirrored_wrongly(&asked, headers, &name, arguments.as_ref()) {
                 return refusal;
             }
-            named(asked, headers, &name, arguments).await
+            named(asked, &name, arguments).await
         }
         Some(OwnTool::Search) => own(&asked, &own_tools::search(asked.view(), arguments.as_ref())),
         Some(OwnTool::Describe) => {
@@ -45,9 +46,7 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
             // Boxed, as all that a plain call does not need: it would carry their room along.
             Box::pin(children::call(asked, tool, arguments.as_ref())).await
         }
-        Some(OwnTool::ApprovalStatus) => {
-            Box::pin(park::collect(asked, headers, arguments.as_ref())).await
-        }
+        Some(OwnTool::ApprovalStatus) => Box::pin(park::collect(asked, arguments.as_ref())).await,
         Some(OwnTool::Call) => {
             let limits = asked.shared.limits.json;
             let member = |name| arguments.as_ref().and_then(|a| member_of(a, name, limits));
@@ -55,7 +54,7 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
             let inner = inner.as_ref().and_then(|inner| Some(inner.text()?.into_owned()));
             let object = inner_arguments.as_ref().is_none_or(|a| a.kind() == Kind::Object);
             match inner {
-                Some(inner) if object => named(asked, headers, &inner, inner_arguments).await,
+                Some(inner) if object => named(asked, &inner, inner_arguments).await,
                 _ => own(
                     &asked,
                     &tool_error(
@@ -86,12 +85,11 @@ fn mirrored_wrongly(
     Some(reply::error(StatusCode::BAD_REQUEST, body))
 }
 
-async fn named(
-    asked: Asked,
-    headers: &HeaderMap,
-    name: &str,
-    arguments: Option<Raw>,
-) -> Response<Body> {
+async fn named(asked: Asked, name: &str, arguments: Option<Raw>) -> Response<Body> {
+    let state = asked.call.params.value("requestState").filter(|_| asked.era == Era::Modern);
+    if let Some(state) = state.cloned() {
+        return Box::pin(park::resume(asked, &state, name, arguments.as_ref())).await;
+    }
     let ask = Ask::Tool {
         name: name.to_owned(),
         arguments: arguments.as_ref().map(|arguments| arguments.bytes().clone()),
@@ -105,7 +103,7 @@ async fn named(
         // What waits takes no place among the calls in flight.
         Decision::Park(request) => {
             drop(running);
-            Box::pin(park::park(asked, headers, request, record)).await
+            Box::pin(park::park(asked, name, request, record)).await
         }
         Decision::Refuse(refusal) => {
             record.refuse(refusal.reason);
@@ -124,7 +122,8 @@ pub(crate) fn own(asked: &Asked, result: &str) -> Response<Body> {
     reply::json(answer::result(&asked.call.id, result.as_bytes()))
 }
 
-fn invalid(asked: &Asked, text: &str) -> Response<Body> {
+/// A request whose `params` cannot be used.
+pub(crate) fn invalid(asked: &Asked, text: &str) -> Response<Body> {
     let body: Bytes = answer::error(Some(&asked.call.id), INVALID_PARAMS, text, None);
     reply::json(body)
 }

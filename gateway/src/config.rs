@@ -194,6 +194,8 @@ pub struct Approval {
     pub hold: Duration,
     /// The same for clients by their name.
     pub hold_clients: BTreeMap<String, Duration>,
+    /// Modern clients with a timer are sent away at its end, to come back with a fresh one.
+    pub legs: bool,
     /// How long a result that nobody took is kept.
     pub result_keep: Duration,
 }

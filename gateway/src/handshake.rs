@@ -1,6 +1,6 @@
 //! `initialize` and sessions, `server/discover`, and the small legacy requests.
 
-use crate::asked::Asked;
+use crate::asked::{Asked, has_part};
 use crate::door::Visit;
 use crate::mcp::answer::{self, INVALID_PARAMS};
 use crate::mcp::envelope::{Call, member_of};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(crate) const LEVELS: &[&str] =
     &["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 /// Longest client name that is kept, in characters.
-const CLIENT_NAME_CHARS_MAX: usize = 64;
+pub(crate) const CLIENT_NAME_CHARS_MAX: usize = 64;
 
 /// Opens a session.
 pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Response<Body> {
@@ -44,6 +44,11 @@ pub(crate) fn initialize(shared: &Shared, visit: &Visit, call: &Call) -> Respons
         path: &visit.path,
         version,
         client: &client,
+        // The revision that has it (MCP 2025-11-25, elicitation).
+        opens_urls: version == LEGACY_NEWEST
+            && call.params.value("capabilities").is_some_and(|capabilities| {
+                has_part(capabilities, "elicitation", "url", shared.limits.json)
+            }),
     };
     let id = match shared.sessions.open(&opening) {
         Ok(id) => id,
@@ -109,6 +114,8 @@ fn capabilities(view: &View, legacy: bool) -> String {
     }
     if legacy {
         out.push_str(",\"logging\":{}");
+    } else if view.may_park() {
+        out.push_str(",\"extensions\":{\"io.modelcontextprotocol/tasks\":{}}");
     }
     out.push('}');
     out

@@ -46,6 +46,7 @@ mod sessions;
 mod shared;
 pub mod store;
 mod subscribe;
+mod tasks;
 pub mod telemetry;
 pub mod upstream;
 mod usage;

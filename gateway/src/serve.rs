@@ -12,7 +12,7 @@ use crate::mcp::sse::Body;
 use crate::mcp::{answer, headers};
 use crate::read::Read;
 use crate::shared::Shared;
-use crate::{call, door, handshake, list, read, reply, subscribe};
+use crate::{call, door, handshake, list, read, reply, subscribe, tasks};
 use http::request::Parts;
 use http::{HeaderMap, Response, StatusCode};
 use hyper::Request;
@@ -124,7 +124,10 @@ async fn requested(
         Method::ReadResource => Box::pin(read::read(asked, Read::Resource)).await,
         Method::GetPrompt => Box::pin(read::read(asked, Read::Prompt)).await,
         Method::Complete => Box::pin(read::read(asked, Read::Completion)).await,
-        Method::Listen => subscribe::listen(&asked),
+        Method::GetTask => Box::pin(tasks::get(&asked)).await,
+        Method::CancelTask => Box::pin(tasks::cancel(&asked)).await,
+        Method::UpdateTask => Box::pin(tasks::update(&asked)).await,
+        Method::Listen => Box::pin(subscribe::listen(&asked)).await,
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) version: &'static str,
     /// `clientInfo.name`.
     pub(crate) client: String,
+    /// Its client can have its user open a URL (MCP 2025-11-25, elicitation).
+    pub(crate) opens_urls: bool,
     /// The lowest level of log messages the agent wants.
     pub(crate) log_level: Mutex<String>,
     expires_ms: u64,
@@ -81,6 +83,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) version: &'static str,
     /// `clientInfo.name`.
     pub(crate) client: &'a str,
+    /// See [`Session::opens_urls`].
+    pub(crate) opens_urls: bool,
 }
 
 /// A session that ended before its time. Whoever stores it keeps it ended after a restart.
@@ -106,8 +110,12 @@ impl Sessions {
     pub(crate) fn open(&self, opening: &Opening<'_>) -> Result<String, SessionError> {
         let now_ms = self.clock.wall_ms();
         let bound = Bound { principal: opening.credential, target: opening.path };
-        let payload =
-            Agreed { created_ms: now_ms, version: opening.version, client: opening.client };
+        let payload = Agreed {
+            created_ms: now_ms,
+            version: opening.version,
+            opens_urls: opening.opens_urls,
+            client: opening.client,
+        };
         let expires_ms = now_ms.saturating_add(life_ms());
         let id = self.seal.seal(Purpose::Session, &bound, &payload.to_bytes(), expires_ms);
         if id.is_empty() { Err(SessionError::Random) } else { Ok(id) }
@@ -162,6 +170,7 @@ impl Sessions {
             path: path.to_owned(),
             version: agreed.version,
             client: agreed.client.to_owned(),
+            opens_urls: agreed.opens_urls,
             log_level: Mutex::new("debug".to_owned()),
             expires_ms: agreed.created_ms.saturating_add(life_ms()),
             epoch: AtomicU64::new(0),
@@ -180,17 +189,22 @@ fn hash(id: &str) -> [u8; 32] {
     Sha256::digest(id.as_bytes()).into()
 }
 
-/// What an id carries: when it was made, eight bytes; the revision, after its length; the client.
+const OPENS_URLS: u8 = 0x80;
+
+/// What an id carries: when it was made, eight bytes; the revision, after its length, whose
+/// highest bit says what the client can do; the client.
 struct Agreed<'a> {
     created_ms: u64,
     version: &'static str,
+    opens_urls: bool,
     client: &'a str,
 }
 
 impl<'a> Agreed<'a> {
     fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.created_ms.to_be_bytes().to_vec();
-        bytes.push(u8::try_from(self.version.len()).unwrap_or(u8::MAX));
+        let length = u8::try_from(self.version.len()).unwrap_or(OPENS_URLS - 1);
+        bytes.push(if self.opens_urls { length | OPENS_URLS } else { length });
         bytes.extend_from_slice(self.version.as_bytes());
         bytes.extend_from_slice(self.client.as_bytes());
         bytes
@@ -199,10 +213,12 @@ impl<'a> Agreed<'a> {
     fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let (created, rest) = bytes.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first()?;
-        let (version, client) = rest.split_at_checked(usize::from(*length))?;
+        let opens_urls = length & OPENS_URLS != 0;
+        let (version, client) = rest.split_at_checked(usize::from(length & !OPENS_URLS))?;
         let version = LEGACY.iter().copied().find(|known| known.as_bytes() == version)?;
         let client = std::str::from_utf8(client).ok()?;
-        Some(Self { created_ms: u64::from_be_bytes(*created), version, client })
+        let created_ms = u64::from_be_bytes(*created);
+        Some(Self { created_ms, version, opens_urls, client })
     }
 }
 

@@ -7,9 +7,10 @@ use crate::door::Visit;
 use crate::hold::HoldTable;
 use crate::hosts::Hosts;
 use crate::identity::{IdentityError, Loopback, Principal, Tokens};
-use crate::parked::{Caller, Parked};
+use crate::parked::{Caller, Clock, Parked};
 use crate::runs::{LiveRun, RunTable, Runs};
 use crate::scopes::Scopes;
+use crate::seal::Seal;
 use crate::sessions::Sessions;
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -26,6 +27,7 @@ use portcullis_policy::name::AgentName;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -60,6 +62,14 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) hosts: Hosts,
     pub(crate) hold: HoldTable,
+    /// Seals what agents carry between two requests.
+    pub(crate) seal: Seal,
+    /// The wall clock of cards.
+    pub(crate) clock: Clock,
+    /// Where approvers find the page of a card, without a slash at the end.
+    pub(crate) admin_url: String,
+    /// How long a kept answer is kept.
+    pub(crate) result_keep: Duration,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stop: watch::Receiver<bool>,
     pub(crate) requests: Arc<AtomicU64>,
@@ -87,6 +97,11 @@ impl Shared {
             _ => None,
         };
         self.tokens.identify(value)
+    }
+
+    /// The page on which card `id` is decided.
+    pub(crate) fn approve_url(&self, id: &str) -> String {
+        format!("{}/approve/{id}", self.admin_url)
     }
 
     /// Resolves when the gateway begins to stop.
@@ -129,6 +144,7 @@ impl Asked {
         Caller {
             agent: self.visit.principal.agent.clone(),
             run: self.visit.principal.run.to_owned(),
+            server: self.visit.server.clone(),
         }
     }
 }

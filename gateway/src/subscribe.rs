@@ -13,8 +13,9 @@ use crate::scopes::Generation;
 use crate::serve::{session_id, takes_stream};
 use crate::sessions::Session;
 use crate::shared::Shared;
+use crate::tasks::{self, Follow};
 use http::{HeaderMap, Response};
-use portcullis_policy::json::JsonLimits;
+use portcullis_policy::json::{JsonLimits, quote};
 use portcullis_policy::scope::View;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(crate) fn standalone(
 }
 
 /// Opens a `subscriptions/listen` stream (MCP 2026-07-28, subscriptions).
-pub(crate) fn listen(asked: &Asked) -> Response<Body> {
+pub(crate) async fn listen(asked: &Asked) -> Response<Body> {
     let wanted = asked.call.params.value("notifications");
     let flag = |name| {
         let value = wanted.and_then(|wanted| member_of(wanted, name, JsonLimits::default()));
@@ -66,11 +67,18 @@ pub(crate) fn listen(asked: &Asked) -> Response<Body> {
         prompts: flag("promptsListChanged"),
         resources: flag("resourcesListChanged"),
     };
+    let ids = wanted_tasks(asked);
+    if !ids.is_empty() && !tasks::declared(asked) {
+        return tasks::undeclared(asked);
+    }
+    let tasks = Follow::new(&asked.shared, asked.caller(), ids).await;
     let id = asked.call.id.clone();
+    let acknowledged = acknowledged(wanted, &tasks, &id);
     let mut stream = Stream::new(&asked.shared, &asked.visit, wanted, Some(id.clone()));
+    stream.tasks = Some(tasks);
     let shared = Arc::clone(&asked.shared);
     reply::stream(Body::stream(move |events| async move {
-        if events.message(acknowledged(wanted, &id).as_bytes()).await.is_err() {
+        if events.message(acknowledged.as_bytes()).await.is_err() {
             return;
         }
         tokio::select! {
@@ -95,16 +103,28 @@ async fn ended(session: Option<Arc<Session>>) {
     }
 }
 
-fn acknowledged(wanted: Wanted, id: &Raw) -> String {
-    let honoured: Vec<&str> = [
+// Ids beyond the limit are left out like those of others: the acknowledgement says so.
+fn wanted_tasks(asked: &Asked) -> Vec<String> {
+    let limits = JsonLimits::default();
+    let wanted = asked.call.params.value("notifications");
+    let list = wanted.and_then(|wanted| member_of(wanted, "taskIds", limits));
+    list.and_then(|list| serde_json::from_str(list.as_str()).ok()).unwrap_or_default()
+}
+
+fn acknowledged(wanted: Wanted, tasks: &Follow, id: &Raw) -> String {
+    let mut honoured: Vec<String> = [
         (wanted.tools, "\"toolsListChanged\":true"),
         (wanted.prompts, "\"promptsListChanged\":true"),
         (wanted.resources, "\"resourcesListChanged\":true"),
     ]
     .iter()
     .filter(|(wanted, _)| *wanted)
-    .map(|(_, member)| *member)
+    .map(|(_, member)| (*member).to_owned())
     .collect();
+    let ids: Vec<String> = tasks.ids().map(quote).collect();
+    if !ids.is_empty() {
+        honoured.push(format!("\"taskIds\":[{}]", ids.join(",")));
+    }
     format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\",\"params\":{{\"notifications\":{{{}}},\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{}}}}}}}",
         honoured.join(","),
@@ -117,28 +137,46 @@ struct Stream {
     generations: watch::Receiver<Arc<Generation>>,
     wanted: Wanted,
     subscription: Option<Raw>,
+    tasks: Option<Follow>,
     shared: Arc<Shared>,
 }
 
 impl Stream {
     fn new(shared: &Arc<Shared>, visit: &Visit, wanted: Wanted, subscription: Option<Raw>) -> Self {
         let (visit, generations) = (visit.clone(), shared.scopes.follow());
-        Self { visit, generations, wanted, subscription, shared: Arc::clone(shared) }
+        let shared = Arc::clone(shared);
+        Self { visit, generations, wanted, subscription, tasks: None, shared }
     }
 
     /// Writes changes until the reader or the gateway goes.
     async fn run(&mut self, events: &EventSender) -> Result<(), Gone> {
         loop {
+            self.tell_of_tasks(events).await?;
             tokio::select! {
                 changed = self.generations.changed() => {
                     if changed.is_err() || !self.changed(events).await? {
                         return Ok(());
                     }
                 }
+                () = task_changed(&mut self.tasks) => {}
                 () = tokio::time::sleep(KEEP_ALIVE) => events.comment().await?,
                 () = self.shared.stopping() => return Ok(()),
             }
         }
+    }
+
+    async fn tell_of_tasks(&mut self, events: &EventSender) -> Result<(), Gone> {
+        let (Some(tasks), Some(subscription)) = (&mut self.tasks, &self.subscription) else {
+            return Ok(());
+        };
+        for (message, ended) in tasks.news(subscription).await {
+            events.message(message.as_bytes()).await?;
+            if let Some(id) = ended {
+                events.drained().await;
+                self.shared.parked.collected(&id).await;
+            }
+        }
+        Ok(())
     }
 
     /// Compares the agent's view with the one told last; false when the agent is gone.
@@ -168,6 +206,13 @@ impl Stream {
             )
         });
         format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{kind}/list_changed\"{params}}}")
+    }
+}
+
+async fn task_changed(tasks: &mut Option<Follow>) {
+    match tasks {
+        Some(tasks) => tasks.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -111,6 +111,7 @@ impl Config {
             .map(|(client, hold)| format!("{}: {}", quoted(client), spell(*hold)))
             .collect();
         writeln!(y, "      clients: {{{}}}", clients.join(", "))?;
+        writeln!(y, "      legs: {}", approval.legs)?;
         writeln!(y, "    resultKeep: {}", spell(approval.result_keep))
     }
 

@@ -209,6 +209,7 @@ fn approval(s: &mut Settings<'_>, wire: &wire::Approval) -> Approval {
     let unattended = s.value("approval.unattended", wire.unattended.as_ref(), false, boolean);
     let hold = wire.hold.default.as_ref();
     let hold = s.value("approval.hold.default", hold, HOLD_DEFAULT, time(HOLD));
+    let legs = s.value("approval.hold.legs", wire.hold.legs.as_ref(), true, boolean);
     let keep = wire.result_keep.as_ref();
     let result_keep = s.value("approval.resultKeep", keep, RESULT_KEEP_DEFAULT, time(RESULT_KEEP));
     let mut hold_clients = BTreeMap::new();
@@ -224,7 +225,7 @@ fn approval(s: &mut Settings<'_>, wire: &wire::Approval) -> Approval {
             }
         }
     }
-    Approval { unattended, hold, hold_clients, result_keep }
+    Approval { unattended, hold, hold_clients, legs, result_keep }
 }
 
 fn runs(s: &mut Settings<'_>, wire: &wire::Runs) -> Runs {

@@ -149,6 +149,7 @@ pub(super) struct Approval {
 pub(super) struct Hold {
     pub(super) default: Option<Text>,
     pub(super) clients: BTreeMap<String, Text>,
+    pub(super) legs: Option<Text>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,6 +8,10 @@ use portcullis_policy::json::{quote, write_string};
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 /// MCP 2026-07-28: the version is unknown or refused.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
+/// MCP 2026-07-28: the client did not declare what the request needs.
+pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+/// MCP 2025-11-25, elicitation: a URL has to be opened first.
+pub(crate) const URL_ELICITATION_REQUIRED: i64 = -32042;
 /// The method is not on the list.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// `params` do not fit the method.
@@ -37,12 +41,14 @@ pub(crate) fn upstream_error(id: &Raw, error: &[u8]) -> Bytes {
 
 /// An error of ours; `data` is JSON or nothing.
 pub(crate) fn error(id: Option<&Raw>, code: i64, message: &str, data: Option<&str>) -> Bytes {
+    let error = error_member(code, message, data);
+    spliced(id.map_or(b"null", |id| id.bytes()), b",\"error\":", &error)
+}
+
+/// An `error` member; `data` is JSON or nothing.
+pub(crate) fn error_member(code: i64, message: &str, data: Option<&str>) -> Bytes {
     let data = data.map_or(String::new(), |data| format!(",\"data\":{data}"));
-    let error = format!("{{\"code\":{code},\"message\":{}{data}}}", quote(message));
-    match id {
-        Some(id) => spliced(id.bytes(), b",\"error\":", error.as_bytes()),
-        None => Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{error}}}")),
-    }
+    Bytes::from(format!("{{\"code\":{code},\"message\":{}{data}}}", quote(message)))
 }
 
 fn spliced(id: &[u8], member: &[u8], value: &[u8]) -> Bytes {

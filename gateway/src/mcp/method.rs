@@ -16,6 +16,9 @@ pub(crate) enum Method {
     Complete,
     SetLevel,
     Listen,
+    GetTask,
+    UpdateTask,
+    CancelTask,
 }
 
 impl Method {
@@ -35,6 +38,9 @@ impl Method {
             "completion/complete" => Self::Complete,
             "logging/setLevel" => Self::SetLevel,
             "subscriptions/listen" => Self::Listen,
+            "tasks/get" => Self::GetTask,
+            "tasks/update" => Self::UpdateTask,
+            "tasks/cancel" => Self::CancelTask,
             _ => return None,
         })
     }
@@ -46,7 +52,10 @@ impl Method {
 
     /// True if revisions up to 2025-11-25 have the method.
     pub(crate) fn is_legacy(self) -> bool {
-        !matches!(self, Self::Discover | Self::Listen)
+        !matches!(
+            self,
+            Self::Discover | Self::Listen | Self::GetTask | Self::UpdateTask | Self::CancelTask
+        )
     }
 
     /// The member of `params` that `Mcp-Name` mirrors (MCP 2026-07-28, streamable HTTP,
@@ -55,6 +64,7 @@ impl Method {
         match self {
             Self::CallTool | Self::GetPrompt => Some("name"),
             Self::ReadResource => Some("uri"),
+            Self::GetTask | Self::UpdateTask | Self::CancelTask => Some("taskId"),
             Self::Initialize
             | Self::Ping
             | Self::Discover

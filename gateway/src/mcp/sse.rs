@@ -29,6 +29,18 @@ pub(crate) fn event(message: &[u8]) -> Bytes {
     out.freeze()
 }
 
+/// An event of that name; whoever comes back names its `id`.
+pub(crate) fn named_event(id: Option<&str>, name: &str, data: &str) -> Bytes {
+    let id = id.map_or(String::new(), |id| format!("id: {id}\n"));
+    let data = data.replace(['\n', '\r'], " ");
+    Bytes::from(format!("{id}event: {name}\ndata: {data}\n\n"))
+}
+
+/// Tells a reader where it is, and nothing else: no event comes of it.
+pub(crate) fn place(id: &str) -> Bytes {
+    Bytes::from(format!("id: {id}\n\n"))
+}
+
 /// A comment: keeps the connection alive, means nothing.
 pub(crate) fn comment() -> Bytes {
     Bytes::from_static(b": waiting\n\n")
@@ -52,6 +64,11 @@ impl EventSender {
     pub(crate) async fn drained(&self) {
         // A sender that is gone took nothing more; the caller is dropped with the body then.
         let _ = self.0.reserve_many(EVENTS_QUEUED_MAX).await;
+    }
+
+    /// Sends bytes that are whole events.
+    pub(crate) async fn raw(&self, events: Bytes) -> Result<(), Gone> {
+        self.0.send(events).await.map_err(|_| Gone)
     }
 
     /// Sends a comment.

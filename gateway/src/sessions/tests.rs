@@ -50,6 +50,7 @@ fn open(sessions: &Sessions) -> String {
         path: "/a/support/mcp",
         version: "2025-06-18",
         client: "claude-code ü",
+        opens_urls: false,
     };
     sessions.open(&opening).unwrap()
 }
@@ -164,8 +165,13 @@ fn many_credentials_share_one_limit() {
     let (sessions, _) = keys.sessions(None);
     for number in 0..KNOWN_MAX + 1 {
         let credential = format!("cred-{number}");
-        let opening =
-            Opening { credential: &credential, path: "/mcp", version: "2025-11-25", client: "" };
+        let opening = Opening {
+            credential: &credential,
+            path: "/mcp",
+            version: "2025-11-25",
+            client: "",
+            opens_urls: true,
+        };
         let id = sessions.open(&opening).unwrap();
         assert!(sessions.find(&id, &credential, "/mcp").is_some());
     }

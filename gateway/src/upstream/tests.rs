@@ -6,7 +6,8 @@ use super::*;
 use bytes::Bytes;
 use portcullis_policy::decide::{Ask, Decision, Usage, decide};
 use portcullis_policy::definition::{
-    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, Rule, Selection,
+    Agent, AgentLimits, Approval, Definition, EraPin, Expose, Grant, Rule, SERVER_PARKED_CALLS,
+    Selection,
 };
 use portcullis_policy::diagnostic::Location;
 use portcullis_policy::name::AgentName;
@@ -32,6 +33,7 @@ pub(super) fn server(transport: Transport, era: EraPin) -> Server {
         enabled: true,
         era,
         call_timeout: Duration::from_secs(20),
+        parked_calls: SERVER_PARKED_CALLS,
         location: here(),
     }
 }
