@@ -5,9 +5,13 @@
 
 mod answer;
 mod approvals;
+mod batch;
 mod card;
 mod cursor;
 mod decision;
+mod events;
+mod grants;
+mod page;
 mod runs;
 mod tokens;
 mod views;
@@ -18,6 +22,7 @@ use crate::identity::{Admin, AdminFailure, IdentityError, Pass};
 use crate::parked::Parked;
 use crate::runs::{Credentials, Runs};
 use crate::seal::Seal;
+use crate::store::Store;
 use answer::{Fault, strict};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -33,10 +38,15 @@ use tokio::sync::watch;
 
 pub use crate::decisions::REASON_CHARS_MAX;
 pub use approvals::WAIT_SECONDS_MAX;
-pub use views::{AgentView, AgentsView, DiagnosticsView, TitleView, Views, diagnostic_json};
+pub use batch::BATCH_MAX;
+pub use card::Claims;
+pub use events::{STREAMS_MAX, Streams};
+pub use views::{
+    AgentView, AgentsView, ClaimsView, DiagnosticsView, TitleView, Views, diagnostic_json,
+};
 
 /// Largest request body, in bytes.
-pub const BODY_BYTES_MAX: usize = 64 * 1024;
+pub const BODY_BYTES_MAX: usize = 256 * 1024;
 
 /// What the admin API is made of.
 #[derive(Debug)]
@@ -55,6 +65,10 @@ pub struct Api {
     pub views: Views,
     /// Seals where the next page of a list begins.
     pub seal: Seal,
+    /// What happened, and what stands.
+    pub store: Store,
+    /// Room for streams of events.
+    pub streams: Streams,
     /// Ends waiting requests when the gateway stops.
     pub stop: watch::Receiver<bool>,
     /// Different in every process: revisions of an earlier one are never taken for our own.
@@ -67,17 +81,22 @@ impl Api {
     }
 
     fn shown<'a>(&self, card: &'a Card, admin: &Admin) -> CardView<'a> {
-        CardView::of(card, (self.views.title)(card), admin)
+        CardView::of(card, ((self.views.title)(card), (self.views.claims)(card)), admin)
     }
 }
 
 /// The routes of the admin listener.
 pub fn router(api: Api) -> Router {
     let api = Arc::new(api);
+    let pages = Router::new().route("/approve/{id}", get(page::approve));
     Router::new()
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::one))
         .route("/v1/approvals/{id}/decision", post(decision::decide))
+        .route("/v1/decisions", post(batch::decide))
+        .route("/v1/events", get(events::stream))
+        .route("/v1/grants", get(grants::list))
+        .route("/v1/grants/{id}", delete(grants::end))
         .route("/v1/runs", get(runs::list).post(runs::start))
         .route("/v1/runs/{id}", get(runs::one).delete(runs::end))
         .route("/v1/tokens", get(tokens::list).post(tokens::create))
@@ -89,6 +108,7 @@ pub fn router(api: Api) -> Router {
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::clone(&api), guard))
+        .merge(pages.layer(from_fn_with_state(Arc::clone(&api), page::door)))
         .with_state(api)
 }
 

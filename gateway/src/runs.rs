@@ -14,7 +14,7 @@ use crate::audit::Audit;
 use crate::identity::{Principal, Seat, Tokens};
 use crate::parked::{Clock, ParkError, Parked, StopError};
 use crate::scopes::Scopes;
-use crate::store::{RunFilter, RunNamed, RunRow, Store, StoreFault};
+use crate::store::{Cursor, LIST_ITEMS_MAX, RunFilter, RunNamed, RunRow, Store, StoreFault};
 use portcullis_policy::ledger::{Card, Deadline};
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,6 +147,24 @@ impl Runs {
     /// [`StoreFault`]
     pub async fn list(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreFault> {
         self.inner.store.list_runs(filter).await
+    }
+
+    /// All runs of `filter`, page after page.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn list_all(&self, mut filter: RunFilter) -> Result<Vec<RunRow>, StoreFault> {
+        let mut rows: Vec<RunRow> = Vec::new();
+        loop {
+            let page = self.inner.store.list_runs(&filter).await?;
+            let whole = page.len() < LIST_ITEMS_MAX as usize;
+            filter.after =
+                page.last().map(|row| Cursor { created_ms: row.created_ms, id: row.id.clone() });
+            rows.extend(page);
+            if whole {
+                return Ok(rows);
+            }
+        }
     }
 
     /// The run whose id is or starts with `id`, with or without `run_`.

@@ -7,6 +7,7 @@ use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// Why a request of the API is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,12 @@ pub(super) fn json_body<T: DeserializeOwned>(headers: &HeaderMap, body: &[u8]) -
     }
     serde_json::from_slice(body)
         .map_err(|error| Fault::bad("body", format!("the body cannot be read: {error}")))
+}
+
+/// A view as the text it is sent as: numbers in it keep their spelling.
+pub(super) fn raw(view: &impl Serialize) -> Result<Box<RawValue>, Fault> {
+    to_raw_value(view)
+        .map_err(|error| Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "view", error.to_string()))
 }
 
 /// The answer when the store fails; the cause is for the log.

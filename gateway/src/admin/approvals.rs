@@ -1,10 +1,10 @@
 //! `GET /v1/approvals`: the cards, oldest first, at once or when something changes.
 
-use super::Api;
 use super::answer::{Fault, unavailable};
 use super::card::CardView;
 use super::cursor::Listing;
 use super::runs::names;
+use super::{Api, batch};
 use crate::identity::{Admin, Role};
 use crate::parked::{Clock, Parked};
 use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named};
@@ -16,9 +16,10 @@ use portcullis_policy::ledger::{self, Card};
 use portcullis_policy::name::AgentName;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::timeout;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// Longest wait for a change, in seconds.
 pub const WAIT_SECONDS_MAX: u64 = 60;
@@ -39,6 +40,32 @@ pub(super) struct Wanted {
     since: Option<String>,
     /// The cursor of an earlier list.
     cursor: Option<String>,
+    /// What waits for a decision, the riskiest first, instead of the oldest.
+    order: Option<Order>,
+    /// Another system's own form of the list.
+    format: Option<Format>,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Risk,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    Kagent,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Watching {
+    /// Seconds to wait for a step of the card.
+    #[serde(default)]
+    wait: u64,
+    /// The version that was seen; with another one by now there is no wait.
+    since: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -68,21 +95,36 @@ pub(super) async fn list(
             filter.agents.clone_from(agents);
         }
     }
+    if (wanted.order.is_some() || wanted.format.is_some())
+        && (filter.states != [ledger::State::Parked] || wanted.cursor.is_some())
+    {
+        let message = "`order` and `format` go with `state=parked` and without `cursor`";
+        return Err(Fault::bad("query", message));
+    }
     let mut changes = api.parked.changes();
     if wanted.wait > 0 {
         let since = wanted.since.as_deref();
         let now = api.revision(*changes.borrow_and_update());
         if since.is_none_or(|since| since == now) {
-            wait(&api, &mut changes, wanted.wait).await;
+            let limit = Duration::from_secs(wanted.wait.min(WAIT_SECONDS_MAX));
+            // Either way the list is made now.
+            let _ = changed_within(&api, &mut changes, limit).await;
         }
     }
     let revision = api.revision(*changes.borrow_and_update());
     let nobody = filter.agents.is_empty() && !admin.may_see_all();
-    let cards = match nobody {
-        true => Vec::new(),
-        false => api.parked.list(&filter).await.map_err(|error| unavailable(&error))?,
-    };
-    let last = cards.last().filter(|_| cards.len() >= LIST_ITEMS_MAX as usize);
+    let all = wanted.order.is_some() || wanted.format.is_some();
+    let mut cards = match (nobody, all) {
+        (true, _) => Ok(Vec::new()),
+        (false, true) => api.parked.list_all(&mut filter).await,
+        (false, false) => api.parked.list(&filter).await,
+    }
+    .map_err(|error| unavailable(&error))?;
+    if wanted.order == Some(Order::Risk) {
+        let risk = |card: &Card| (api.views.claims)(card).unwrap_or_default().risk();
+        cards.sort_by_cached_key(|card| Reverse(risk(card)));
+    }
+    let last = cards.last().filter(|_| !all && cards.len() >= LIST_ITEMS_MAX as usize);
     let after = |card: &Card| Cursor { created_ms: card.created_ms(), id: card.id().to_owned() };
     let cursor = last.map(|card| listing.page_after(&after(card)));
     let below =
@@ -91,6 +133,9 @@ pub(super) async fn list(
         .iter()
         .filter(|card| admin.may_see(&card.asked().agent))
         .filter(|card| wanted.parent.as_ref().is_none_or(|parent| below(card, parent)));
+    if wanted.format == Some(Format::Kagent) {
+        return Ok(Json(batch::kagent(seen, &admin)).into_response());
+    }
     let items = seen.map(|card| api.shown(card, &admin)).collect();
     Ok(Json(List { items, cursor, revision }).into_response())
 }
@@ -99,8 +144,21 @@ pub(super) async fn one(
     State(api): State<Arc<Api>>,
     Extension(admin): Extension<Admin>,
     Path(id): Path<String>,
+    query: Result<Query<Watching>, QueryRejection>,
 ) -> Result<Response, Fault> {
-    let card = find(&api.parked, &admin, &id).await?;
+    let Query(watching) = query.map_err(|error| Fault::bad("query", error.body_text()))?;
+    let until = Instant::now() + Duration::from_secs(watching.wait.min(WAIT_SECONDS_MAX));
+    // Followed before the first look, so that nothing happens between them unseen.
+    let mut changes = api.parked.changes();
+    let mut card = find(&api.parked, &admin, &id).await?;
+    let seen = watching.since.unwrap_or(card.version());
+    while card.version() == seen && !card.state().is_settled() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || !changed_within(&api, &mut changes, left).await {
+            break;
+        }
+        card = find(&api.parked, &admin, card.id()).await?;
+    }
     Ok(Json(api.shown(&card, &admin)).into_response())
 }
 
@@ -124,18 +182,16 @@ pub(super) async fn find(parked: &Parked, admin: &Admin, id: &str) -> Result<Car
     }
 }
 
-async fn wait(api: &Api, changes: &mut tokio::sync::watch::Receiver<u64>, seconds: u64) {
-    let limit = Duration::from_secs(seconds.min(WAIT_SECONDS_MAX));
+// False if nothing happened in that time or the gateway stops.
+async fn changed_within(api: &Api, changes: &mut watch::Receiver<u64>, limit: Duration) -> bool {
     let mut stop = api.stop.clone();
-    let change = async {
-        tokio::select! {
-            // Both only watch, so that losing the race loses nothing.
-            _ = changes.changed() => {}
-            _ = stop.wait_for(|stopping| *stopping) => {}
-        }
-    };
-    // Either way the list is made now.
-    let _ = timeout(limit, change).await;
+    let stopping = async { drop(stop.wait_for(|stopping| *stopping).await) };
+    tokio::select! {
+        // All of them only watch, so that losing the race loses nothing.
+        changed = changes.changed() => changed.is_ok(),
+        () = stopping => false,
+        () = tokio::time::sleep(limit) => false,
+    }
 }
 
 fn filter(wanted: &Wanted, listing: &Listing<'_>) -> Result<Filter, Fault> {

@@ -38,6 +38,36 @@ impl Listing<'_> {
     }
 }
 
+/// How long the place in the events may be come back to, in milliseconds.
+const PLACE_LIFE_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+
+/// The events as one admin reads them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) seal: &'a Seal,
+    /// Who reads them.
+    pub(super) admin: &'a str,
+    pub(super) now_ms: u64,
+}
+
+impl Place<'_> {
+    fn bound(&self) -> Bound<'_> {
+        Bound { principal: self.admin, target: "events" }
+    }
+
+    /// What an event is called: its number would tell how many others there are.
+    pub(super) fn id_of(&self, event: i64) -> String {
+        let expires_ms = self.now_ms.saturating_add(PLACE_LIFE_MS);
+        self.seal.seal(Purpose::Cursor, &self.bound(), &event.to_be_bytes(), expires_ms)
+    }
+
+    /// The event of that name, if this admin was told it.
+    pub(super) fn event_of(&self, text: &str) -> Option<i64> {
+        let payload = self.seal.open(Purpose::Cursor, &self.bound(), text, self.now_ms)?;
+        Some(i64::from_be_bytes(payload.as_slice().try_into().ok()?))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use super::Api;
 use super::answer::{Fault, json_body, unavailable};
 use super::approvals::find;
-use crate::decisions::{DecisionFault, REASON_CHARS_MAX, Word};
+use crate::decisions::{DecisionFault, Wish};
 use crate::identity::Admin;
 use crate::parked::DecideError;
 use axum::body::Bytes;
@@ -11,26 +11,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use portcullis_policy::canonical::Digest;
 use portcullis_policy::definition::Approver;
-use portcullis_policy::ledger::{Decider, Verdict};
-use serde::Deserialize;
+use portcullis_policy::ledger::{Card, Decider};
 use std::sync::Arc;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WireDecision {
-    decision: WireChoice,
-    digest: Option<String>,
-    reason: Option<String>,
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum WireChoice {
-    Approve,
-    Deny,
-}
 
 pub(super) async fn decide(
     State(api): State<Arc<Api>>,
@@ -39,63 +22,69 @@ pub(super) async fn decide(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Fault> {
-    let word = read(&headers, &body)?;
+    let wish: Wish = json_body(&headers, &body)?;
     if !admin.may_decide() {
         return Err(Fault::role("decide"));
     }
+    if wish.id.is_some() {
+        return Err(Fault::bad("body", "the path names the approval; leave `id` out of the body"));
+    }
     let card = find(&api.parked, &admin, &id).await?;
-    let by = Decider { name: admin.name().to_owned(), role: Approver::Human };
-    match api.decisions.decide(&card, &word, &by).await {
-        Ok(card) => Ok(Json(api.shown(&card, &admin)).into_response()),
-        Err(error) => refused(&api, &admin, &error),
+    let (status, card) = match decided(&api, &admin, &card, wish).await? {
+        Decided::So(card) => (StatusCode::OK, card),
+        Decided::Otherwise(card) => (StatusCode::CONFLICT, card),
+    };
+    Ok((status, Json(api.shown(&card, &admin))).into_response())
+}
+
+/// What became of a card that somebody decides.
+pub(super) enum Decided {
+    /// What the decision says.
+    So(Box<Card>),
+    /// Something else, before this decision.
+    Otherwise(Box<Card>),
+}
+
+/// Decides `card`, which `admin` may see.
+pub(super) async fn decided(
+    api: &Api,
+    admin: &Admin,
+    card: &Card,
+    wish: Wish,
+) -> Result<Decided, Fault> {
+    match api.decisions.wish(card, wish, &decider(admin, card)).await {
+        Ok(card) => Ok(Decided::So(Box::new(card))),
+        Err(DecisionFault::Decide(DecideError::Settled(card))) => Ok(Decided::Otherwise(card)),
+        Err(error) => Err(refused(&error)),
     }
 }
 
-fn refused(api: &Api, admin: &Admin, error: &DecisionFault) -> Result<Response, Fault> {
+// Where not every approver decides, one of them may be the person that the policy names.
+fn decider(admin: &Admin, card: &Card) -> Decider {
+    let asked = card.asked();
+    let named = asked.user.as_deref() == Some(admin.name());
+    let user = named && !asked.approvers.contains(&Approver::Human);
+    let role = if user { Approver::User } else { Approver::Human };
+    Decider { name: admin.name().to_owned(), role }
+}
+
+fn refused(error: &DecisionFault) -> Fault {
+    let unable = |code| Fault::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string());
     let error = match error {
-        DecisionFault::Record => {
-            return Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, "audit", error.to_string()));
-        }
+        DecisionFault::Record => return unable("audit"),
+        DecisionFault::Random(_) => return unable("random"),
+        DecisionFault::Wish(fault) => return Fault::bad(fault.code, fault.to_string()),
         DecisionFault::Decide(error) => error,
     };
     match error {
-        DecideError::Unknown => Err(Fault::no_approval()),
-        DecideError::Settled(card) => {
-            Ok((StatusCode::CONFLICT, Json(api.shown(card, admin))).into_response())
-        }
-        DecideError::WrongDigest => Err(Fault::bad("wrong_digest", error.to_string())),
+        DecideError::Unknown => Fault::no_approval(),
+        DecideError::Settled(_) => Fault::new(StatusCode::CONFLICT, "settled", error.to_string()),
+        DecideError::WrongDigest => Fault::bad("wrong_digest", error.to_string()),
+        DecideError::TooMuch(_) => Fault::bad("standing", error.to_string()),
         DecideError::NotApprover(_) => {
-            Err(Fault::new(StatusCode::FORBIDDEN, "not_approver", error.to_string()))
+            Fault::new(StatusCode::FORBIDDEN, "not_approver", error.to_string())
         }
-        DecideError::Store(fault) => Err(unavailable(fault)),
-        DecideError::Stopping => {
-            Err(Fault::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", error.to_string()))
-        }
-    }
-}
-
-fn read(headers: &HeaderMap, body: &[u8]) -> Result<Word, Fault> {
-    let wire: WireDecision = json_body(headers, body)?;
-    let digest = match wire.digest {
-        None => None,
-        Some(text) => Some(Digest::parse(&text).ok_or_else(|| {
-            Fault::bad("digest", "`digest` is `sha256:` and 64 lower-case hex digits")
-        })?),
-    };
-    let reason = wire.reason.unwrap_or_default();
-    if reason.chars().count() > REASON_CHARS_MAX {
-        let message = format!("`reason` has at most {REASON_CHARS_MAX} characters");
-        return Err(Fault::bad("reason", message));
-    }
-    match wire.decision {
-        WireChoice::Approve if digest.is_none() => Err(Fault::bad(
-            "digest_missing",
-            "an approval names the `digest` of the card, so that it covers what was shown",
-        )),
-        WireChoice::Approve if !reason.is_empty() => {
-            Err(Fault::bad("reason", "`reason` goes with `deny` only"))
-        }
-        WireChoice::Approve => Ok(Word { verdict: Verdict::Approve, digest }),
-        WireChoice::Deny => Ok(Word { verdict: Verdict::Deny { reason }, digest }),
+        DecideError::Store(fault) => unavailable(fault),
+        DecideError::Stopping => unable("stopping"),
     }
 }

@@ -277,6 +277,12 @@ async fn find(api: &Api, admin: &Admin, id: &str) -> Result<RunRow, Fault> {
     }
 }
 
+/// A run as a list shows it.
+pub(super) fn shown(api: &Api, row: &RunRow) -> Value {
+    // A view is made of texts and numbers, so it has a form.
+    serde_json::to_value(view(api, row)).unwrap_or_default()
+}
+
 fn view<'a>(api: &Api, row: &'a RunRow) -> RunView<'a> {
     RunView {
         run: &row.id,

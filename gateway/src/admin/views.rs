@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::answer::Fault;
+use super::card::Claims;
 use crate::identity::Admin;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -24,6 +25,9 @@ pub type DiagnosticsView = Box<dyn Fn() -> Vec<Diagnostic> + Send + Sync>;
 /// What the server calls the tool of a card.
 pub type TitleView = Box<dyn Fn(&Card) -> Option<String> + Send + Sync>;
 
+/// What the server claims of the tool of a card.
+pub type ClaimsView = Box<dyn Fn(&Card) -> Option<Claims> + Send + Sync>;
+
 /// What the gateway tells about the generation that serves.
 pub struct Views {
     /// For `/v1/agents`.
@@ -34,6 +38,8 @@ pub struct Views {
     pub diagnostics: DiagnosticsView,
     /// For cards.
     pub title: TitleView,
+    /// For cards.
+    pub claims: ClaimsView,
 }
 
 impl fmt::Debug for Views {

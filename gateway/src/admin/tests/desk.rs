@@ -1,9 +1,9 @@
 //! An admin listener in front of a real store of cards.
 
-use crate::admin::{Api, Hosts, Views, router};
+use crate::admin::{Api, Hosts, Streams, Views, router};
 use crate::audit::{Audit, Durability};
 use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
-use crate::decisions::Decisions;
+use crate::decisions::{Decisions, Schemas};
 use crate::parked::{Caller, Executed, Origin, Parked, ParkedSettings, Runner};
 use crate::runs::{Credentials, Ground, RunSettings, Runs};
 use crate::scopes::follow_catalogue;
@@ -12,7 +12,7 @@ use crate::store::{Filter, RunRow, Store, StoreSettings};
 use crate::telemetry::Metrics;
 use portcullis_policy::canonical::{Digest, canonical};
 use portcullis_policy::catalogue::{Catalogue, ToolOffer};
-use portcullis_policy::decide::{Reason, Refusal, Request};
+use portcullis_policy::decide::{Caps, NotNow, Reason, Refusal, Request};
 use portcullis_policy::definition::{Agent, AgentLimits, Approval, Definition, Expose};
 use portcullis_policy::diagnostic::{Diagnostic, Location};
 use portcullis_policy::json::JsonLimits;
@@ -69,6 +69,7 @@ pub(super) async fn desk(name: &str) -> Desk {
     let settings = ParkedSettings::default();
     let clock = settings.clock.clone();
     let parked = Parked::open(store.clone(), settings, runner()).await.unwrap();
+    parked.begin();
     let audit = Arc::new(Audit::open(&folder.join("audit"), Durability::Os).unwrap());
     let catalogue = watch::channel(Arc::new(Catalogue::default())).1;
     let (scopes, _) = follow_catalogue(Arc::new(Definition::default()), catalogue);
@@ -93,12 +94,19 @@ pub(super) async fn desk(name: &str) -> Desk {
     let (stop, stopped) = watch::channel(false);
     let api = Api {
         parked: parked.clone(),
-        decisions: Decisions::new(parked.clone(), audit, Arc::clone(&metrics)),
+        decisions: Decisions::new(
+            parked.clone(),
+            audit,
+            Arc::clone(&metrics),
+            Schemas::new(|_| None),
+        ),
         credentials: Credentials::open(runs.clone(), admins, None, Vec::new()).await.unwrap(),
         runs,
         hosts: Hosts::new(address, &[]),
         views: views(),
         seal: Seal::from_file(&folder.join("seal.json")).unwrap(),
+        store: store.clone(),
+        streams: Streams::default(),
         stop: stopped,
         epoch: "test".to_owned(),
     };
@@ -110,8 +118,10 @@ pub(super) async fn desk(name: &str) -> Desk {
 
 fn runner() -> Runner {
     Runner {
+        vouch: Arc::new(|_, _| true),
         judge: Box::new(|_, _| {
-            Err(Refusal { reason: Reason::Revoked, text: "not in this test".to_owned() })
+            let text = "not in this test".to_owned();
+            Err(NotNow::Revoked(Refusal { reason: Reason::Revoked, text }))
         }),
         run: Box::new(|_, _, _| {
             Box::pin(async { Executed::NotSent { text: "not in this test".to_owned() } })
@@ -127,6 +137,7 @@ fn views() -> Views {
             vec![Diagnostic::warning("server_not_configured", &here(), "server `x` is not there")]
         }),
         title: Box::new(|_| Some("Refund an order".to_owned())),
+        claims: Box::new(|_| None),
     }
 }
 
@@ -188,7 +199,8 @@ impl Desk {
         // An approved card keeps its state as long as nobody is there to collect it.
         let run = RunRow::unnamed(&caller.run, &caller.agent, 1);
         self.store.ensure_run(&run).await.unwrap();
-        let origin = Origin { above: Vec::new(), scope };
+        let caps = Caps { agent: 20, run: 20, server: 20 };
+        let origin = Origin { above: Vec::new(), caps, task: false };
         drop(self.parked.park(&caller, request, origin).await.unwrap());
         let cards = self.parked.list(&Filter::default()).await.unwrap();
         cards.last().unwrap().id().to_owned()
