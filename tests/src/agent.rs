@@ -26,6 +26,9 @@ pub struct Agent {
     url: String,
     token: String,
     speaks: Speaks,
+    // What its client can do, and how it calls itself.
+    capabilities: Value,
+    client: String,
     session: Option<String>,
     /// What `initialize` or `server/discover` answered.
     pub hello: Value,
@@ -85,12 +88,27 @@ impl Agent {
     /// # Errors
     /// A text if the gateway does not answer as it should.
     pub async fn connect(url: &str, token: &str, speaks: Speaks) -> Result<Self, String> {
+        Self::connect_as(url, token, speaks, ("raw", json!({}))).await
+    }
+
+    /// The same as a client of that name with those capabilities.
+    ///
+    /// # Errors
+    /// A text if the gateway does not answer as it should.
+    pub async fn connect_as(
+        url: &str,
+        token: &str,
+        speaks: Speaks,
+        (client, capabilities): (&str, Value),
+    ) -> Result<Self, String> {
         let http = reqwest::Client::builder().build().map_err(|e| e.to_string())?;
         let mut agent = Self {
             http,
             url: url.to_owned(),
             token: token.to_owned(),
             speaks: speaks.clone(),
+            capabilities,
+            client: client.to_owned(),
             session: None,
             hello: Value::Null,
         };
@@ -108,8 +126,8 @@ impl Agent {
 
     async fn handshake(&mut self, version: &str) -> Result<(), String> {
         let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": version, "capabilities": {},
-            "clientInfo": {"name": "raw", "version": "1"}}});
+            "protocolVersion": version, "capabilities": self.capabilities,
+            "clientInfo": {"name": self.client, "version": "1"}}});
         let response = self.send(&body.to_string(), &[]).await?;
         self.session = response
             .headers()
@@ -151,7 +169,7 @@ impl Agent {
             extra.push(("mcp-method", method.to_owned()));
             let members: Option<BTreeMap<String, &RawValue>> = serde_json::from_str(params).ok();
             let name = members.and_then(|members| {
-                let raw = members.get("name").or(members.get("uri"))?;
+                let raw = ["taskId", "name", "uri"].iter().find_map(|name| members.get(*name))?;
                 serde_json::from_str::<String>(raw.get()).ok()
             });
             extra.extend(name.map(|name| ("mcp-name", header_value(&name))));
@@ -169,7 +187,12 @@ impl Agent {
         if self.speaks != Speaks::Modern || params.contains("\"_meta\"") {
             return params.to_owned();
         }
-        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"raw","version":"1"}}"#;
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+            "io.modelcontextprotocol/clientInfo": {"name": self.client, "version": "1"},
+        });
+        let meta = format!("\"_meta\":{meta}");
         let rest = params.trim_start().trim_start_matches('{');
         let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
         format!("{{{meta}{comma}{rest}")

@@ -137,7 +137,8 @@ async fn unknown_methods_are_never_forwarded() {
             "x/exec",
             "tools/Call",
             "TOOLS/LIST",
-            "tasks/get",
+            "tasks/list",
+            "tasks/result",
             "resources/subscribe",
             "sampling/createMessage",
         ] {

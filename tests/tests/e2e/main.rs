@@ -10,6 +10,7 @@
     reason = "a test that fails says so by panicking, and loops over eras around its cases"
 )]
 
+mod approvals;
 mod clis;
 mod conformance;
 mod corpus;
@@ -23,7 +24,9 @@ mod observe;
 mod own_tools;
 mod park;
 mod pass_through;
+mod patience;
 mod process;
+mod promises;
 mod runs;
 mod sessions;
 mod upstreams;
