@@ -1,6 +1,7 @@
 //! Foreign programs: client libraries behind one contract, servers and command lines, all
 //! installed by `tests/interop/install`.
 
+use crate::house::Folder;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +10,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 /// Longest wait for one answer of a driver.
-const STEP: Duration = Duration::from_secs(90);
+const STEP: Duration = Duration::from_secs(120);
 
 /// The folder of the repository.
 #[must_use]
@@ -31,6 +32,25 @@ pub fn program(name: &str) -> PathBuf {
     std::panic::panic_any(format!("{} is missing: run tests/interop/install", path.display()))
 }
 
+/// What the Inspector prints on both outputs when it is run with these words.
+///
+/// # Panics
+/// If it does not start.
+pub async fn inspect(url: &str, token: &str, home: &Folder, words: &[String]) -> String {
+    let output = Command::new(program("mcp-inspector"))
+        .args(["--cli", url, "--transport", "http", "--header"])
+        .arg(format!("Authorization: Bearer {token}"))
+        .args(words)
+        .env("HOME", home.path())
+        .current_dir(repository())
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap_or_else(|e| std::panic::panic_any(format!("mcp-inspector: {e}")));
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
 /// A connected client library.
 #[derive(Debug)]
 pub struct Driver {
@@ -47,8 +67,22 @@ impl Driver {
     /// # Panics
     /// If it does not start or does not connect.
     pub async fn connect(library: &str, url: &str, token: &str) -> Self {
+        Self::connect_with(library, url, token, &[]).await
+    }
+
+    /// The same with settings of that library's driver.
+    ///
+    /// # Panics
+    /// If it does not start or does not connect.
+    pub async fn connect_with(
+        library: &str,
+        url: &str,
+        token: &str,
+        settings: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(program(library))
             .args([url, token])
+            .args(settings.iter().map(|(name, value)| format!("{name}={value}")))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

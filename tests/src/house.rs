@@ -346,17 +346,17 @@ impl House {
     }
 }
 
-/// The gateway's own binary, beside the test's.
+/// The gateway's own binary, beside the test's or in the folder above it.
 ///
 /// # Panics
 /// If it was not built.
 #[must_use]
 pub fn binary() -> PathBuf {
-    let test = std::env::current_exe().unwrap_or_else(|e| fail(&e));
-    let binary = test.parent().and_then(Path::parent).map(|dir| dir.join("portcullis"));
-    match binary {
-        Some(binary) if binary.exists() => binary,
-        _ => fail(
+    let own = std::env::current_exe().unwrap_or_else(|e| fail(&e));
+    let folders = own.ancestors().skip(1).take(2);
+    match folders.map(|folder| folder.join("portcullis")).find(|binary| binary.is_file()) {
+        Some(binary) => binary,
+        None => fail(
             &"the gateway's binary is missing: run `cargo build --workspace --bins` with the same profile first",
         ),
     }

@@ -5,6 +5,8 @@
 #![expect(clippy::panic, reason = "what a test needs and cannot have fails the test")]
 
 pub mod agent;
+pub mod approver;
+pub mod arguments;
 pub mod corpus;
 pub mod driver;
 pub mod fixture;

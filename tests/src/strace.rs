@@ -1,4 +1,4 @@
-//! System calls of a running process that fail, made to by `strace` from outside.
+//! System calls of a running process that fail or kill it, made to by `strace` from outside.
 
 use crate::house::Folder;
 use std::path::Path;
@@ -36,11 +36,24 @@ impl Strace {
     /// If `strace` is missing or may not attach.
     pub async fn attach(pid: u32, fault: Fault<'_>, files: &[&Path]) -> Self {
         let Fault { call, error, when } = fault;
+        Self::inject(pid, (call, &format!("error={error}:when={when}")), files).await
+    }
+
+    /// Kills the process as it enters the `turn`th `call` on one of `files`, counted as `strace`
+    /// counts: in each thread.
+    ///
+    /// # Panics
+    /// If `strace` is missing or may not attach.
+    pub async fn kills(pid: u32, call: &str, turn: u32, files: &[&Path]) -> Self {
+        Self::inject(pid, (call, &format!("signal=KILL:when={turn}")), files).await
+    }
+
+    async fn inject(pid: u32, (call, effect): (&str, &str), files: &[&Path]) -> Self {
         let trace = Folder::new();
         let mut command = Command::new("strace");
         command.args(["-f", "-p", &pid.to_string()]);
         command.args(["-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={call}:error={error}:when={when}")]);
+        command.args(["-e", &format!("inject={call}:{effect}")]);
         for file in files {
             command.arg("-P").arg(file);
         }
@@ -64,6 +77,12 @@ impl Strace {
         // It would stop at a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self { child, trace }
+    }
+
+    /// Waits until the process is gone.
+    pub async fn gone(&mut self) {
+        // An error means the same: there is nothing to wait for.
+        drop(self.child.wait().await);
     }
 
     /// Lets go of the process; returns the calls that were made to fail.

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 #[path = "../bench/calls.rs"]
 mod calls;
+#[path = "../bench/parked.rs"]
+mod parked;
 #[path = "../bench/search.rs"]
 mod search;
 
@@ -15,7 +17,10 @@ portcullis-bench search SET_DIR OUT.json [--queries FILE] [--extra DIR] [--scope
 portcullis-bench words SET_DIR OUT.txt
     Counts in how many tools of a set the commonest words stand: the table of `search`.
 portcullis-bench calls URL TOKEN call|refused|list COUNT
-    Sends COUNT requests on one connection and checks every answer.";
+    Sends COUNT requests on one connection and checks every answer.
+portcullis-bench parked [N]
+    Parks N calls, or 10,000, in a gateway of its own, each with a caller that waits. Says what
+    one of them costs in memory, how long a list of them takes, and the end of their runs.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +29,7 @@ fn main() -> ExitCode {
         Some((&"search", rest)) => search::rank(rest),
         Some((&"words", rest)) => search::count_words(rest),
         Some((&"calls", rest)) => calls::calls(rest),
+        Some((&"parked", rest)) => parked::parked(rest),
         Some(_) | None => Err(USAGE.to_owned()),
     };
     match outcome {

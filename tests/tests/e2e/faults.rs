@@ -7,6 +7,7 @@ mod calls;
 mod cycle;
 mod damage;
 mod disk;
+mod failpoints;
 mod kills;
 mod server;
 mod told;

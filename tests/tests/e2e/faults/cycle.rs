@@ -24,7 +24,7 @@ pub(super) struct Stage {
     pub(super) house: House,
     pub(super) upstream: Upstream,
     agent: Agent,
-    environment: Vec<(String, String)>,
+    pub(super) environment: Vec<(String, String)>,
 }
 
 /// A call that is not answered yet.
@@ -54,7 +54,7 @@ impl Stage {
     /// its `spec`.
     pub(super) async fn folder(spec: &str) -> (Folder, Upstream) {
         let upstream = Upstream::start(Offer::tools(&["refund"])).await;
-        let spec = format!("  approval: {{hold: {{default: 8s}}}}\n{spec}");
+        let spec = format!("  approval: {{hold: {{clients: {{raw: 8s}}, legs: false}}}}\n{spec}");
         (House::folder(&policy(&upstream.url), &spec), upstream)
     }
 
@@ -256,6 +256,6 @@ pub(super) fn arguments_of(amount: u32) -> String {
 
 fn policy(url: &str) -> String {
     format!(
-        "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: support}}\nspec:\n  tools:\n    - {{server: crm, allow: [refund]}}\n---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: crm}}\nspec: {{http: {{url: \"{url}\"}}}}\n"
+        "apiVersion: portcullis.dev/v1\nkind: Agent\nmetadata: {{name: support}}\nspec:\n  tools:\n    - {{server: crm, allow: [refund]}}\n  limits: {{concurrentCalls: 5000, parkedCalls: 5000}}\n---\napiVersion: portcullis.dev/v1\nkind: Server\nmetadata: {{name: crm}}\nspec: {{http: {{url: \"{url}\"}}}}\n"
     )
 }

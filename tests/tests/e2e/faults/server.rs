@@ -1,7 +1,7 @@
 //! A PostgreSQL server that goes away under the gateway, and connections to it that are cut.
 
 use super::cycle::{Phase, Stage};
-use super::kills::killed_at_random;
+use super::kills::{Size, killed_at_random};
 use portcullis::seal::Seal;
 use portcullis_tests::postgres::Postgres;
 use std::time::Duration;
@@ -93,5 +93,5 @@ async fn gateway_and_server_that_die_together_lose_no_call_and_run_none_twice() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigkill_of_the_gateway_alone_loses_no_call_of_the_server_either() {
     let (_postgres, stage) = open().await;
-    killed_at_random(stage).await;
+    killed_at_random(stage, Size { kills: 8, calls: 20 }).await;
 }
