@@ -1,4 +1,8 @@
-"""Driver for the Python SDK of the first generation: `mcp` 1.x, which only knows the handshake era."""
+"""Driver for the Python SDK of the first generation: `mcp` 1.x, which only knows the handshake era.
+
+`urls=ACTION` declares that its user can open URLs. A call that needs that fails with an error that names
+the URL, so the action is for servers that ask while they work.
+"""
 
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -45,10 +49,17 @@ class Connected:
 
 @asynccontextmanager
 async def connect():
+    action = steps.settings(urls="")["urls"]
     url, token = steps.arguments()
+
+    async def on_elicitation(context, question):
+        steps.asked.append(question.url)
+        return types.ElicitResult(action=action)
+
     async with create_mcp_http_client(headers=steps.bearer(token)) as http:
         async with streamable_http_client(url, http_client=http) as (read, write, _):
-            async with ClientSession(read, write) as session:
+            callback = on_elicitation if action else None
+            async with ClientSession(read, write, elicitation_callback=callback) as session:
                 yield Connected(session, await session.initialize())
 
 

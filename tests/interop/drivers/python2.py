@@ -1,12 +1,63 @@
-"""Driver for the Python SDK of the second generation: `mcp` 2.x, which probes for the modern era."""
+"""Driver for the Python SDK of the second generation: `mcp` 2.x, which probes for the modern era.
+
+`urls=ACTION` declares that its user can open URLs and answers so when asked to; `tasks=poll` declares
+the extension of tasks, for which the SDK has a place and nothing that polls.
+"""
 
 from contextlib import asynccontextmanager
 
+from typing import Any, ClassVar, Literal
+
+import anyio
 import mcp
+from mcp.client.extension import ClientExtension, ResultClaim
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp_types import CallToolResult, ElicitResult, Request, RequestParams, Result
 
 import steps
+
+
+class Task(Result):
+    result_type: Literal["task"] = "task"
+    task_id: str
+    poll_interval_ms: int | None = None
+
+
+class TaskState(Result):
+    status: str
+    result: dict[str, Any] | None = None
+    poll_interval_ms: int | None = None
+
+
+class TaskParams(RequestParams):
+    task_id: str
+
+
+class GetTask(Request[TaskParams, Literal["tasks/get"]]):
+    method: Literal["tasks/get"] = "tasks/get"
+    params: TaskParams
+    # What goes into the header `Mcp-Name`.
+    name_param: ClassVar[str | None] = "taskId"
+
+
+class Tasks(ClientExtension):
+    identifier = "io.modelcontextprotocol/tasks"
+
+    def claims(self):
+        return [ResultClaim(result_type="task", model=Task, resolve=self.poll)]
+
+    async def poll(self, task, context):
+        interval_ms = task.poll_interval_ms
+        while True:
+            await anyio.sleep((interval_ms or 1000) / 1000)
+            request = GetTask(params=TaskParams(task_id=task.task_id))
+            state = await context.session.send_request(request, TaskState)
+            if state.status == "completed":
+                return CallToolResult.model_validate(state.result)
+            if state.status != "working":
+                raise RuntimeError(f"the task is {state.status}")
+            interval_ms = state.poll_interval_ms
 
 
 class Connected:
@@ -42,9 +93,19 @@ class Connected:
 
 @asynccontextmanager
 async def connect():
+    given = steps.settings(urls="", tasks="")
     url, token = steps.arguments()
+
+    async def on_elicitation(context, question):
+        steps.asked.append(question.url)
+        return ElicitResult(action=given["urls"])
+
+    more = {
+        "elicitation_callback": on_elicitation if given["urls"] else None,
+        "extensions": [Tasks()] if given["tasks"] else None,
+    }
     async with create_mcp_http_client(headers=steps.bearer(token)) as http:
-        async with mcp.Client(streamable_http_client(url, http_client=http)) as client:
+        async with mcp.Client(streamable_http_client(url, http_client=http), **more) as client:
             yield Connected(client)
 
 

@@ -6,15 +6,30 @@ import { createInterface } from 'node:readline';
 // Standard output is for answers alone, and an SDK may log there.
 globalThis.console = new Console(process.stderr);
 
-/** URL and request headers of the command line; an empty token means none. */
+const URL_ELICITATION_REQUIRED = -32042;
+
+/** URLs that the user was asked to open since the last answer. */
+const asked = [];
+
+/** URL, request headers and `urls` of the command line; an empty token means none. */
 export function target() {
   const [url, token, ...rest] = process.argv.slice(2);
-  if (!url || rest.length) {
-    console.error(`usage: ${process.argv[1]} URL [TOKEN] < steps.jsonl`);
+  const [urls, ...more] = rest.map((word) => /^urls=(.+)$/.exec(word)?.[1]);
+  if (!url || more.length || (rest.length && !urls)) {
+    console.error(`usage: ${process.argv[1]} URL [TOKEN [urls=ACTION]] < steps.jsonl`);
     process.exit(2);
   }
-  return { url: new URL(url), headers: token ? { Authorization: `Bearer ${token}` } : {} };
+  return { url: new URL(url), headers: token ? { Authorization: `Bearer ${token}` } : {}, urls };
 }
+
+/** What a client declares whose user can open URLs, if the command line says that it can. */
+export const opensUrls = (urls) => (urls ? { capabilities: { elicitation: { url: {} } } } : {});
+
+/** A handler of elicitation that opens nothing and answers with that action. */
+export const opens = (action) => async ({ params }) => {
+  asked.push(params.url);
+  return { action };
+};
 
 /** Runs the whole conversation and ends the process. */
 export async function drive(connect) {
@@ -27,7 +42,9 @@ export async function drive(connect) {
   }
   say({ op: 'connect', ok: true, protocol: client.protocol ?? null, instructions: client.instructions ?? null });
   for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
-    if (line.trim()) say(await answer(client, line));
+    if (!line.trim()) continue;
+    const reply = await answer(client, line);
+    say({ ...reply, ...(asked.length && { asked: asked.splice(0) }) });
   }
   try {
     await client.close();
@@ -111,6 +128,7 @@ function cause(error) {
   const inner = error?.cause instanceof Error ? `: ${error.cause.message}` : '';
   const number = typeof error?.code === 'number' ? error.code : null;
   const http = error?.constructor?.name === 'StreamableHTTPError';
+  if (number === URL_ELICITATION_REQUIRED) asked.push(...error.data.elicitations.map(({ url }) => url));
   return {
     error: `${error?.message ?? error}${inner}`,
     code: http ? null : number,

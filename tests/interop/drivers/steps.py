@@ -11,8 +11,14 @@ import sys
 from typing import Any, Protocol
 
 
+URL_ELICITATION_REQUIRED = -32042
+
 # Standard output is for answers alone, and an SDK may print there.
 _answers, sys.stdout = sys.stdout, sys.stderr
+
+
+# URLs that the user was asked to open since the last answer.
+asked: list[str] = []
 
 
 class Client(Protocol):
@@ -53,6 +59,15 @@ def arguments() -> tuple[str, str | None]:
     return sys.argv[1], token or None
 
 
+def settings(**defaults: str) -> dict[str, str]:
+    """What the command line says after URL and token, as NAME=VALUE; to be asked before `arguments`."""
+    given = dict(word.split("=", 1) for word in sys.argv[3:] if "=" in word)
+    if len(given) < len(sys.argv[3:]) or given.keys() - defaults.keys():
+        sys.exit(f"{sys.argv[0]} takes {', '.join(defaults)} as NAME=VALUE after URL and TOKEN")
+    del sys.argv[3:]
+    return defaults | given
+
+
 def bearer(token: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -78,6 +93,9 @@ async def _converse(connect) -> int:
                     answer = await _answer(client, step)
                 except Exception as error:
                     answer = _failure(pending, error)
+                if asked:
+                    answer["asked"] = asked.copy()
+                    asked.clear()
                 _say(answer)
                 pending = None
     except Exception as error:
@@ -156,6 +174,8 @@ def _cause(error: BaseException) -> dict[str, Any]:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     remote = getattr(error, "error", None)
+    if getattr(remote, "code", None) == URL_ELICITATION_REQUIRED:
+        asked.extend(question["url"] for question in remote.data["elicitations"])
     message = getattr(remote, "message", None) or str(error) or type(error).__name__
     return {
         "error": message,

@@ -1,12 +1,14 @@
 // Driver for the TypeScript SDK of the first generation, `@modelcontextprotocol/sdk` 1.x: handshake era only.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
-import { drive, target } from './steps.mjs';
+import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { drive, opens, opensUrls, target } from './steps.mjs';
 
 await drive(async () => {
-  const { url, headers } = target();
+  const { url, headers, urls } = target();
   const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers } });
-  const client = new Client({ name: 'portcullis-interop-ts1', version: '1.0.0' });
+  const client = new Client({ name: 'portcullis-interop-ts1', version: '1.0.0' }, opensUrls(urls));
+  if (urls) client.setRequestHandler(ElicitRequestSchema, opens(urls));
   await client.connect(transport);
   return {
     protocol: transport.protocolVersion,

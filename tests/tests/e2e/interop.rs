@@ -1,6 +1,6 @@
 //! Real client libraries through the gateway to real servers, in every pairing of eras.
 
-use portcullis_tests::driver::{Driver, program, repository};
+use portcullis_tests::driver::{Driver, inspect, program};
 use portcullis_tests::fixture::{self, Era, Fixture};
 use portcullis_tests::house::{Folder, House};
 use serde_json::{Value, json};
@@ -257,21 +257,10 @@ async fn rmcp_client(world: &World) {
 
 async fn inspector(world: &World) {
     let home = Folder::new();
-    let run = |args: &'static [&'static str]| {
-        let mut command = Command::new(program("mcp-inspector"));
-        command
-            .args(["--cli", &world.house.url("support"), "--transport", "http", "--header"])
-            .arg(format!("Authorization: Bearer {}", world.house.token("support")))
-            .args(args)
-            .env("HOME", home.path())
-            .current_dir(repository())
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        async move {
-            let output = command.output().await.unwrap();
-            String::from_utf8_lossy(&output.stdout).into_owned()
-                + &String::from_utf8_lossy(&output.stderr)
-        }
+    let (url, token) = (world.house.url("support"), world.house.token("support"));
+    let run = async |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        inspect(&url, &token, &home, &words).await
     };
     let list = run(&["--method", "tools/list"]).await;
     assert!(list.contains("everything__echo") && !list.contains("get-env"), "{list}");
