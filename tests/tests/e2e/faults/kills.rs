@@ -18,8 +18,8 @@ pub(super) struct Size {
 
 /// What every run of the tests can afford.
 const EACH_TIME: Size = Size { kills: 50, calls: 100 };
-/// The same before a release.
-const LONG: Size = Size { kills: 1_000, calls: 1_000 };
+/// Names the size of a longer form, such as `1000x1000` before a release.
+const SIZE: &str = "PORTCULLIS_TEST_KILLS";
 /// It dies within this time of some decision.
 const MOMENTS_MS: u64 = 40;
 /// Or of the first one, if they do not come to that.
@@ -27,6 +27,14 @@ const DECIDING: Duration = Duration::from_secs(5);
 /// One start in so many is killed as well, within this time.
 const STARTS: u64 = 5;
 const STARTING_MS: u64 = 200;
+
+fn size() -> Size {
+    let Ok(text) = std::env::var(SIZE) else { return EACH_TIME };
+    let size = text.split_once('x').and_then(|(kills, calls)| {
+        Some(Size { kills: kills.parse().ok()?, calls: calls.parse().ok()? })
+    });
+    size.unwrap_or_else(|| panic!("{SIZE} is kills and calls, such as `1000x1000`: {text}"))
+}
 
 fn random(below: u64) -> u64 {
     RandomState::new().build_hasher().finish() % below
@@ -50,11 +58,5 @@ pub(super) async fn killed_at_random(stage: Stage, size: Size) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigkill_at_any_moment_loses_no_call_and_runs_none_twice_or_undecided() {
-    killed_at_random(Stage::open().await, EACH_TIME).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes an hour: the long form of the test before it"]
-async fn a_thousand_kills_with_a_thousand_calls() {
-    killed_at_random(Stage::open().await, LONG).await;
+    killed_at_random(Stage::open().await, size()).await;
 }
