@@ -179,21 +179,13 @@ impl Decisions {
             (Arc::clone(&self.audit), by.name.clone(), card.clone(), word.clone());
         let grant = grant.map(str::to_owned);
         let written = tokio::task::spawn_blocking(move || {
-            let asked = card.asked();
             let standing = word.standing.as_ref().map(spelled);
             let decided = Decided {
-                card: card.id(),
-                agent: &asked.agent,
-                run: &asked.run,
-                server: &asked.server,
-                tool: asked.tool.as_str(),
-                arguments: card.digest(),
-                choice: choice(&word.verdict),
                 reason: reason(&word.verdict),
                 edited: word.edited.as_ref().map(|arguments| Digest::of(arguments.as_bytes())),
                 standing: standing.as_deref(),
                 grant: grant.as_deref(),
-                by: &by,
+                ..Decided::of(&card, choice(&word.verdict), &by)
             };
             match step {
                 Step::Before => audit.decision(&decided),

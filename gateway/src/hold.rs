@@ -130,20 +130,17 @@ impl HoldTable {
         let time = after.mul_f64(0.9).saturating_sub(Duration::from_secs(1)).max(HOLD_MIN);
         let key = (agent.clone(), client.to_ascii_lowercase());
         let mut learned = self.learned.lock();
-        if !learned.contains_key(&key) {
-            let of_agent = learned.keys().filter(|(known, _)| known == agent).count();
-            let oldest = |of: Option<&AgentName>, learned: &HashMap<_, Learned>| {
-                let mut known: Vec<(&(AgentName, String), Instant)> =
-                    learned.iter().map(|(key, known)| (key, known.at)).collect();
-                known.retain(|((known, _), _)| of.is_none_or(|of| of == known));
-                known.into_iter().min_by_key(|(_, at)| *at).map(|(key, _)| key.clone())
-            };
-            let full = match (of_agent >= LEARNED_OF_AGENT_MAX, learned.len() >= LEARNED_MAX) {
-                (true, _) => oldest(Some(agent), &learned),
-                (false, true) => oldest(None, &learned),
-                (false, false) => None,
-            };
-            full.map(|key| learned.remove(&key));
+        let new = !learned.contains_key(&key);
+        let of_agent = learned.keys().filter(|(known, _)| known == agent).count();
+        let own = of_agent >= LEARNED_OF_AGENT_MAX;
+        if new && (own || learned.len() >= LEARNED_MAX) {
+            // The oldest makes room: of this agent if it has too many, else of all.
+            let oldest = learned
+                .iter()
+                .filter(|((known, _), _)| !own || known == agent)
+                .min_by_key(|(_, known)| known.at)
+                .map(|(key, _)| key.clone());
+            oldest.map(|key| learned.remove(&key));
         }
         learned.insert(key, Learned { time, at: Instant::now() });
     }

@@ -15,8 +15,10 @@ use crate::parked::{AttachError, Origin, ParkError};
 use crate::record::{Ending, Record};
 use crate::{reply, tasks};
 use http::Response;
-use leg::Leg;
+use leg::{Binding, Leg};
+use portcullis_policy::canonical::{Digest, canonical};
 use portcullis_policy::decide::{Caps, Reason, Request};
+use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::State;
 
 /// Parks `request`, and answers with a task or holds its caller.
@@ -72,18 +74,16 @@ pub(crate) async fn resume(
     arguments: Option<&Raw>,
 ) -> Response<Body> {
     let mut record = Record::new(&asked, name, arguments);
-    let Some((id, leg)) = leg::open(&asked, state, name) else {
+    let arguments = arguments.map_or(&b"{}"[..], |arguments| arguments.bytes());
+    let opened = canonical(arguments, JsonLimits::default()).ok().and_then(|arguments| {
+        let binding = Binding::new(&asked, name, Digest::of(arguments.as_bytes()));
+        binding.open(&asked.shared, &state.text()?)
+    });
+    let Some((id, leg)) = opened else {
         record.refuse(Reason::Arguments);
         return invalid(&asked, leg::FOREIGN);
     };
-    match leg::is_of(&asked, &id, name, arguments).await {
-        Ok(true) => asked.shared.hold.came_back(&id),
-        Ok(false) => {
-            record.refuse(Reason::Arguments);
-            return invalid(&asked, leg::FOREIGN);
-        }
-        Err(fault) => return unattached(&asked, record, &id, AttachError::Store(fault)),
-    }
+    asked.shared.hold.came_back(&id);
     if user::declined(&asked)
         && let Err(error) = asked.shared.parked.cancel(&asked.caller(), &id).await
     {

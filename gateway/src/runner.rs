@@ -57,21 +57,8 @@ fn vouch(audit: &Audit, admins: &Admins, card: &Card, grant: &Grant) -> bool {
     if !decides {
         return false;
     }
-    let asked = card.asked();
-    let decided = Decided {
-        card: card.id(),
-        agent: &asked.agent,
-        run: &asked.run,
-        server: &asked.server,
-        tool: asked.tool.as_str(),
-        arguments: card.digest(),
-        choice: Choice::Approve,
-        reason: None,
-        edited: None,
-        standing: None,
-        grant: Some(&grant.id),
-        by: &grant.by.name,
-    };
+    let decided = Decided::of(card, Choice::Approve, &grant.by.name);
+    let decided = Decided { grant: Some(&grant.id), ..decided };
     audit.decision(&decided).inspect_err(|error| {
         tracing::error!(%error, "a decision could not be recorded; the standing approval does not count");
     }).is_ok()

@@ -3,6 +3,7 @@
 //! An agent hears of a change when its own view changed, and of nothing else.
 
 use crate::asked::Asked;
+use crate::call::invalid;
 use crate::door::Visit;
 use crate::handshake;
 use crate::mcp::answer;
@@ -67,7 +68,9 @@ pub(crate) async fn listen(asked: &Asked) -> Response<Body> {
         prompts: flag("promptsListChanged"),
         resources: flag("resourcesListChanged"),
     };
-    let ids = wanted_tasks(asked);
+    let Some(ids) = wanted_tasks(asked) else {
+        return invalid(asked, "`notifications.taskIds` must be a list of the ids of tasks");
+    };
     if !ids.is_empty() && !tasks::declared(asked) {
         return tasks::undeclared(asked);
     }
@@ -104,11 +107,11 @@ async fn ended(session: Option<Arc<Session>>) {
 }
 
 // Ids beyond the limit are left out like those of others: the acknowledgement says so.
-fn wanted_tasks(asked: &Asked) -> Vec<String> {
+fn wanted_tasks(asked: &Asked) -> Option<Vec<String>> {
     let limits = JsonLimits::default();
     let wanted = asked.call.params.value("notifications");
     let list = wanted.and_then(|wanted| member_of(wanted, "taskIds", limits));
-    list.and_then(|list| serde_json::from_str(list.as_str()).ok()).unwrap_or_default()
+    list.map_or(Some(Vec::new()), |list| serde_json::from_str(list.as_str()).ok())
 }
 
 fn acknowledged(wanted: Wanted, tasks: &Follow, id: &Raw) -> String {

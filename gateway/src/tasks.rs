@@ -115,7 +115,10 @@ fn named(asked: &Asked) -> Result<String, Box<Response<Body>>> {
 
 fn refused(asked: &Asked, error: &AttachError) -> Response<Body> {
     match error {
-        AttachError::Unknown => invalid(asked, "you have no such task, or it is too old"),
+        AttachError::Unknown => invalid(
+            asked,
+            "you have no such task, or it is too old; make the call itself, it asks again if it must",
+        ),
         AttachError::Store(_) | AttachError::Stopping => {
             tracing::error!(%error, "a task could not be looked up");
             let text = "the approval store is unavailable; ask again later";

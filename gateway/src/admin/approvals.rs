@@ -88,13 +88,9 @@ pub(super) async fn list(
     let now_ms = Clock::system().wall_ms();
     let listing = Listing { seal: &api.seal, admin: admin.name(), filter: &listed, now_ms };
     let mut filter = filter(&wanted, &listing)?;
-    // What others have is left out where the list is made, so that no page tells of it.
-    if let Role::Harness { agents, .. } = admin.role() {
-        filter.agents.retain(|agent| agents.contains(agent));
-        if filter.agents.is_empty() && wanted.agent.is_none() {
-            filter.agents.clone_from(agents);
-        }
-    }
+    let seen = admin.sees_of(std::mem::take(&mut filter.agents));
+    let nobody = seen.is_none();
+    filter.agents = seen.unwrap_or_default();
     if (wanted.order.is_some() || wanted.format.is_some())
         && (filter.states != [ledger::State::Parked] || wanted.cursor.is_some())
     {
@@ -112,7 +108,6 @@ pub(super) async fn list(
         }
     }
     let revision = api.revision(*changes.borrow_and_update());
-    let nobody = filter.agents.is_empty() && !admin.may_see_all();
     let all = wanted.order.is_some() || wanted.format.is_some();
     let mut cards = match (nobody, all) {
         (true, _) => Ok(Vec::new()),

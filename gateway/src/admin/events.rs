@@ -9,7 +9,7 @@ use super::answer::{Fault, unavailable};
 use super::card::CardView;
 use super::cursor::Place;
 use super::runs;
-use crate::identity::{Admin, Pass, Role};
+use crate::identity::{Admin, Pass};
 use crate::mcp::sse::{self, EventSender, Gone};
 use crate::parked::Clock;
 use crate::store::{EVENTS_MAX, EventRow, Filter, RunFilter, RunRow, StoreFault};
@@ -245,26 +245,15 @@ impl Tail {
     async fn standing_cards(&self) -> Result<Vec<Card>, StoreFault> {
         let live = |state: &ledger::State| !state.is_settled();
         let states = ledger::State::ALL.into_iter().filter(live).collect();
-        let mut filter = Filter { states, agents: self.agents(), ..Filter::default() };
-        if filter.agents.is_empty() && !self.admin.may_see_all() {
-            return Ok(Vec::new());
-        }
+        let Some(agents) = self.admin.sees_of(Vec::new()) else { return Ok(Vec::new()) };
+        let mut filter = Filter { states, agents, ..Filter::default() };
         self.api.parked.list_all(&mut filter).await
     }
 
     async fn standing_runs(&self) -> Result<Vec<RunRow>, StoreFault> {
-        let filter = RunFilter { agents: self.agents(), live: true, ..RunFilter::default() };
-        if filter.agents.is_empty() && !self.admin.may_see_all() {
-            return Ok(Vec::new());
-        }
+        let Some(agents) = self.admin.sees_of(Vec::new()) else { return Ok(Vec::new()) };
+        let filter = RunFilter { agents, live: true, ..RunFilter::default() };
         self.api.runs.list_all(filter).await
-    }
-
-    fn agents(&self) -> Vec<AgentName> {
-        match self.admin.role() {
-            Role::Harness { agents, .. } => agents.clone(),
-            Role::Viewer | Role::Approver | Role::Operator => Vec::new(),
-        }
     }
 
     fn concerns(&self, row: &EventRow) -> bool {

@@ -4,7 +4,7 @@ use super::Api;
 use super::answer::{Fault, unavailable};
 use super::cursor::Listing;
 use super::runs::wall;
-use crate::identity::{Admin, Role};
+use crate::identity::Admin;
 use crate::store::{Cursor, GrantFilter, GrantRow, LIST_ITEMS_MAX};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -41,22 +41,17 @@ pub(super) async fn list(
         let agent = AgentName::new(agent).map_err(|e| Fault::bad("agent", e.to_string()))?;
         filter.agents.push(agent);
     }
-    // What others have is left out where the list is made, so that no page tells of it.
-    if let Role::Harness { agents, .. } = admin.role() {
-        filter.agents.retain(|agent| agents.contains(agent));
-        if filter.agents.is_empty() && wanted.agent.is_none() {
-            filter.agents.clone_from(agents);
-        }
-    }
     if let Some(cursor) = &wanted.cursor {
         filter.after = Some(listing.page_of(cursor).ok_or_else(|| {
             Fault::bad("cursor", "`cursor` is not one that an earlier list returned")
         })?);
     }
-    let nobody = filter.agents.is_empty() && !admin.may_see_all();
-    let rows = match nobody {
-        true => Vec::new(),
-        false => api.store.grants(&filter).await.map_err(|fault| unavailable(&fault))?,
+    let rows = match admin.sees_of(std::mem::take(&mut filter.agents)) {
+        None => Vec::new(),
+        Some(agents) => {
+            filter.agents = agents;
+            api.store.grants(&filter).await.map_err(|fault| unavailable(&fault))?
+        }
     };
     let last = rows.last().filter(|_| rows.len() >= LIST_ITEMS_MAX as usize);
     let after =

@@ -5,7 +5,7 @@ use super::Api;
 use super::answer::{Fault, json_body, unavailable};
 use super::cursor::Listing;
 use crate::audit::time::rfc3339;
-use crate::identity::{Admin, Role};
+use crate::identity::Admin;
 use crate::parked::{Clock, StopError};
 use crate::runs::{NewRun, ParentOf, StartRunError, Started};
 use crate::store::{Cursor, LIST_ITEMS_MAX, RunFilter, RunNamed, RunRow};
@@ -186,15 +186,10 @@ pub(super) async fn list(
     if let Some(agent) = &wanted.agent {
         filter.agents.push(name(agent, "agent")?);
     }
-    if let Role::Harness { agents, .. } = admin.role() {
-        let own = |agent: &AgentName| agents.contains(agent);
-        if filter.agents.iter().any(|agent| !own(agent)) {
-            return Ok(Json(json!({"items": [], "cursor": null})).into_response());
-        }
-        if filter.agents.is_empty() {
-            filter.agents.clone_from(agents);
-        }
-    }
+    let Some(agents) = admin.sees_of(std::mem::take(&mut filter.agents)) else {
+        return Ok(Json(json!({"items": [], "cursor": null})).into_response());
+    };
+    filter.agents = agents;
     let agents: Vec<&str> = filter.agents.iter().map(AgentName::as_str).collect();
     let listed = json!(["runs", agents, filter.parent, filter.live]).to_string();
     let now_ms = Clock::system().wall_ms();

@@ -1,6 +1,7 @@
 //! What is put on record.
 
 use portcullis_policy::canonical::Digest;
+use portcullis_policy::ledger::Card;
 use portcullis_policy::name::{AgentName, ServerName};
 use std::time::Duration;
 
@@ -78,6 +79,28 @@ pub struct Decided<'a> {
     pub grant: Option<&'a str>,
     /// Who, from authentication only.
     pub by: &'a str,
+}
+
+impl<'a> Decided<'a> {
+    /// A plain word of `by` on a card.
+    #[must_use]
+    pub fn of(card: &'a Card, choice: Choice, by: &'a str) -> Self {
+        let asked = card.asked();
+        Self {
+            card: card.id(),
+            agent: &asked.agent,
+            run: &asked.run,
+            server: &asked.server,
+            tool: asked.tool.as_str(),
+            arguments: card.digest(),
+            choice,
+            reason: None,
+            edited: None,
+            standing: None,
+            grant: None,
+            by,
+        }
+    }
 }
 
 /// The beginning or the end of a run.

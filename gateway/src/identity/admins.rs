@@ -138,6 +138,19 @@ impl Admin {
         }
     }
 
+    /// Of the agents that a list is asked for, none meaning all, those that it may see; `None` if
+    /// there is nothing to see. What others have is left out where a list is made, so that no
+    /// page tells of it.
+    #[must_use]
+    pub fn sees_of(&self, asked: Vec<AgentName>) -> Option<Vec<AgentName>> {
+        let Role::Harness { agents, .. } = &self.role else { return Some(asked) };
+        let seen = match asked.is_empty() {
+            true => agents.clone(),
+            false => asked.into_iter().filter(|agent| agents.contains(agent)).collect(),
+        };
+        (!seen.is_empty()).then_some(seen)
+    }
+
     /// True if it may see what belongs to no agent in particular.
     #[must_use]
     pub fn may_see_all(&self) -> bool {

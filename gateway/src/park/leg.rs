@@ -5,11 +5,9 @@
 //! carries the number of its leg and the last leg ends with an honest result.
 
 use crate::asked::Asked;
-use crate::mcp::envelope::Raw;
 use crate::seal::{Bound, Purpose};
-use crate::store::{Named, StoreFault};
-use portcullis_policy::canonical::{Digest, canonical};
-use portcullis_policy::json::JsonLimits;
+use crate::shared::Shared;
+use portcullis_policy::canonical::Digest;
 
 /// Most times that a caller is sent away: the answer to the tenth request of a call is final.
 const LEGS_MAX: u8 = 9;
@@ -36,53 +34,42 @@ impl Leg {
     }
 }
 
-/// The state that brings the caller back to card `id`; `None` without random bits.
-pub(super) fn state(asked: &Asked, id: &str, name: &str, leg: Leg) -> Option<String> {
-    let payload = format!("{}.{id}", leg.0);
-    let (principal, target) = (principal(asked), target(asked, name));
-    let bound = Bound { principal: &principal, target: &target };
-    let expires_ms = asked.shared.clock.wall_ms().saturating_add(LIFE_MS);
-    let state =
-        asked.shared.seal.seal(Purpose::RequestState, &bound, payload.as_bytes(), expires_ms);
-    (!state.is_empty()).then_some(state)
+/// What a state is bound to: the caller, and the call at its endpoint with its arguments.
+pub(super) struct Binding {
+    principal: String,
+    target: String,
 }
 
-/// The card and the leg of a state that a call of `name` brought back.
-pub(super) fn open(asked: &Asked, state: &Raw, name: &str) -> Option<(String, Leg)> {
-    let (principal, target) = (principal(asked), target(asked, name));
-    let bound = Bound { principal: &principal, target: &target };
-    let now_ms = asked.shared.clock.wall_ms();
-    let payload = asked.shared.seal.open(Purpose::RequestState, &bound, &state.text()?, now_ms)?;
-    let (leg, id) = std::str::from_utf8(&payload).ok()?.split_once('.')?;
-    Some((id.to_owned(), Leg(leg.parse().ok()?)))
-}
+impl Binding {
+    /// Of the call of `name` with arguments of that digest.
+    pub(super) fn new(asked: &Asked, name: &str, arguments: Digest) -> Self {
+        let caller = asked.caller();
+        let server = caller.server.as_ref().map_or("", |server| server.as_str());
+        Self {
+            principal: format!("{}/{}", caller.agent.as_str().to_ascii_lowercase(), caller.run),
+            // A name means another tool at another endpoint.
+            target: format!("{}/{name}/{}", server.to_ascii_lowercase(), arguments.hex()),
+        }
+    }
 
-/// True if card `id` is of exactly this call.
-pub(super) async fn is_of(
-    asked: &Asked,
-    id: &str,
-    name: &str,
-    arguments: Option<&Raw>,
-) -> Result<bool, StoreFault> {
-    let Named::One(card) = asked.shared.parked.get(id).await? else { return Ok(false) };
-    let arguments = arguments.map_or(&b"{}"[..], |arguments| arguments.bytes());
-    let Ok(arguments) = canonical(arguments, JsonLimits::default()) else { return Ok(false) };
-    let (caller, made) = (asked.caller(), card.asked());
-    Ok(made.agent == caller.agent
-        && made.run == caller.run
-        && asked.view().tool(name).is_none_or(|tool| {
-            tool.server == made.server && tool.name.as_str() == made.tool.as_str()
-        })
-        && made.digest == Digest::of(arguments.as_bytes()))
-}
+    fn bound(&self) -> Bound<'_> {
+        Bound { principal: &self.principal, target: &self.target }
+    }
 
-// A name means another tool at another endpoint.
-fn target(asked: &Asked, name: &str) -> String {
-    let server = asked.visit.server.as_ref().map_or("", |server| server.as_str());
-    format!("{}/{name}", server.to_ascii_lowercase())
-}
+    /// The state that brings the caller back to card `id`; `None` without random bits.
+    pub(super) fn state(&self, shared: &Shared, id: &str, leg: Leg) -> Option<String> {
+        let payload = format!("{}.{id}", leg.0);
+        let expires_ms = shared.clock.wall_ms().saturating_add(LIFE_MS);
+        let bound = self.bound();
+        let state = shared.seal.seal(Purpose::RequestState, &bound, payload.as_bytes(), expires_ms);
+        (!state.is_empty()).then_some(state)
+    }
 
-fn principal(asked: &Asked) -> String {
-    let caller = asked.caller();
-    format!("{}/{}", caller.agent.as_str().to_ascii_lowercase(), caller.run)
+    /// The card and the leg of a state that came back.
+    pub(super) fn open(&self, shared: &Shared, state: &str) -> Option<(String, Leg)> {
+        let now_ms = shared.clock.wall_ms();
+        let payload = shared.seal.open(Purpose::RequestState, &self.bound(), state, now_ms)?;
+        let (leg, id) = std::str::from_utf8(&payload).ok()?.split_once('.')?;
+        Some((id.to_owned(), Leg(leg.parse().ok()?)))
+    }
 }

@@ -1,7 +1,7 @@
 //! Asking the caller's own user, where the policy names one: the client opens the page on which
 //! that person decides. What the client answers is never a decision.
 
-use super::leg::{self, Leg};
+use super::leg::{Binding, Leg};
 use crate::asked::Asked;
 use crate::mcp::answer::{self, URL_ELICITATION_REQUIRED};
 use crate::mcp::envelope::member_of;
@@ -38,7 +38,8 @@ pub(super) fn asks(asked: &Asked, name: &str, ticket: &Ticket) -> Option<Questio
     match asked.era {
         Era::Modern => {
             let leg = Leg::FIRST.next()?;
-            Some(Question::Rounds(leg::state(asked, card.id(), name, leg)?))
+            let binding = Binding::new(asked, name, card.asked().digest);
+            Some(Question::Rounds(binding.state(&asked.shared, card.id(), leg)?))
         }
         Era::Legacy => Some(Question::Error),
     }

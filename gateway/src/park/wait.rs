@@ -1,7 +1,7 @@
 //! The wait of one caller on the wire: held with signs of life within its budget, then sent away
 //! to come back, or told honestly that its call did not run.
 
-use super::leg::{self, Leg};
+use super::leg::{Binding, Leg};
 use crate::answer::{Answer, Kind};
 use crate::asked::Asked;
 use crate::hold::Budget;
@@ -48,7 +48,10 @@ pub(super) async fn wait(
     // A policy that says how long a call is held means all of it.
     let next = leg.next().filter(|_| asked.era == Era::Modern && budget.may_be_more);
     let wait = Wait {
-        state: next.and_then(|next| leg::state(&asked, ticket.id(), name, next)),
+        state: next.and_then(|next| {
+            let binding = Binding::new(&asked, name, ticket.card().asked().digest);
+            binding.state(&asked.shared, ticket.id(), next)
+        }),
         patience: Patience::begin(&asked, ticket.id(), silent),
         answer: Answer {
             id: asked.call.id.clone(),

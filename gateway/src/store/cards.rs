@@ -156,12 +156,7 @@ impl Store {
             let states = filter.states.iter().map(|state| state.as_str());
             statement = statement.then(" AND state IN ").then_list(states);
         }
-        if !filter.agents.is_empty() {
-            let agents: Vec<_> =
-                filter.agents.iter().map(|agent| agent.as_str().to_ascii_lowercase()).collect();
-            let agents = agents.iter().map(String::as_str);
-            statement = statement.then(" AND agent IN ").then_list(agents);
-        }
+        statement = of_agents(statement, " AND agent IN ", &filter.agents);
         if !filter.runs.is_empty() {
             let runs = filter.runs.iter().map(String::as_str);
             statement = statement.then(" AND run IN ").then_list(runs);
@@ -216,6 +211,15 @@ fn add(card: &Card, doc: String) -> Statement {
     .with(card.created_ms())
     .with(card.updated_ms())
     .guarded(Guard::OrSkip)
+}
+
+/// Goes on with `then` and the names of agents in lower case; none is every agent.
+pub(super) fn of_agents(statement: Statement, then: &str, agents: &[AgentName]) -> Statement {
+    if agents.is_empty() {
+        return statement;
+    }
+    let names: Vec<_> = agents.iter().map(|agent| agent.as_str().to_ascii_lowercase()).collect();
+    statement.then(then).then_list(names.iter().map(String::as_str))
 }
 
 /// Goes on with the page of a list that comes after `after`.

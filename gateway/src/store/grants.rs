@@ -1,6 +1,6 @@
 //! Standing approvals: what an approver lets an agent call again without asking.
 
-use super::cards::{Cursor, page};
+use super::cards::{Cursor, of_agents, page};
 use super::events::{self, Told};
 use super::fault::Misfit;
 use super::row::Row;
@@ -73,12 +73,7 @@ impl Store {
     /// [`StoreFault`]
     pub async fn grants(&self, filter: &GrantFilter) -> Result<Vec<GrantRow>, StoreFault> {
         let mut statement = Statement::rows(SELECT).then(" WHERE 1 = 1");
-        if !filter.agents.is_empty() {
-            let agents: Vec<_> =
-                filter.agents.iter().map(|agent| agent.as_str().to_ascii_lowercase()).collect();
-            let agents = agents.iter().map(String::as_str);
-            statement = statement.then(" AND lower(agent) IN ").then_list(agents);
-        }
+        statement = of_agents(statement, " AND lower(agent) IN ", &filter.agents);
         if let Some(now_ms) = filter.live_at_ms {
             statement = statement
                 .then(" AND ended_ms IS NULL AND (expires_ms IS NULL OR expires_ms > ")

@@ -2,7 +2,7 @@
 
 mod end;
 
-use super::cards::{Cursor, page};
+use super::cards::{Cursor, of_agents, page};
 use super::fault::Misfit;
 use super::row::Row;
 use super::statement::{Guard, Statement};
@@ -208,12 +208,7 @@ impl Store {
     /// [`StoreFault`]
     pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>, StoreFault> {
         let mut statement = Statement::rows(SELECT).then(" WHERE 1 = 1");
-        if !filter.agents.is_empty() {
-            let agents: Vec<_> =
-                filter.agents.iter().map(|agent| agent.as_str().to_ascii_lowercase()).collect();
-            let agents = agents.iter().map(String::as_str);
-            statement = statement.then(" AND lower(agent) IN ").then_list(agents);
-        }
+        statement = of_agents(statement, " AND lower(agent) IN ", &filter.agents);
         if let Some(parent) = &filter.parent {
             statement = statement.then(" AND parent = ").then_value(parent.as_str());
         }

@@ -44,6 +44,15 @@ async fn open(agents: &[(&str, &str)]) -> (House, Upstream) {
     (house, upstream)
 }
 
+/// Waits until as many calls are parked; returns their cards.
+async fn parked(operator: &Approver, count: usize) -> Vec<Value> {
+    until("the cards", async || {
+        let cards = operator.cards("state=parked").await.unwrap();
+        (cards.len() == count).then_some(cards)
+    })
+    .await
+}
+
 /// A token for an admin.
 async fn admin(house: &House, name: &str, role: &str) -> Approver {
     let body = json!({"admin": name, "role": role});

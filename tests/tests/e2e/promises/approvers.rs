@@ -1,6 +1,6 @@
 //! Who decides what, when, and what they are shown.
 
-use super::{admin, open, policy, refund, start, text, until};
+use super::{admin, open, parked, policy, refund, start, text};
 use portcullis_tests::agent::{Agent, Speaks};
 use portcullis_tests::approver::Approver;
 use portcullis_tests::house::House;
@@ -8,14 +8,6 @@ use portcullis_tests::upstream::{Offer, Upstream};
 use serde_json::{Value, json};
 
 const PATIENT: &str = "decideWithin: 10m";
-
-async fn parked(operator: &Approver, count: usize) -> Vec<Value> {
-    until("the cards", async || {
-        let cards = operator.cards("state=parked").await.unwrap();
-        (cards.len() == count).then_some(cards)
-    })
-    .await
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seven_runs_at_once_are_seven_cards_that_are_decided_in_any_order() {

@@ -1,10 +1,10 @@
 //! The end of one run: all that is its own is over when the answer is there, and nothing else.
 
-use super::{open, start, text, until};
+use super::{open, parked, start, text, until};
 use portcullis_tests::agent::{Agent, Answer, Speaks};
 use portcullis_tests::approver::Approver;
 use portcullis_tests::upstream::Behave;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::task::JoinHandle;
@@ -19,14 +19,6 @@ type Held = JoinHandle<Result<Answer, String>>;
 fn call(agent: &Agent, tool: &'static str, number: usize) -> Held {
     let agent = agent.clone();
     tokio::spawn(async move { agent.call(tool, json!({"number": number})).await })
-}
-
-async fn parked(operator: &Approver, count: usize) -> Vec<Value> {
-    until("the cards", async || {
-        let cards = operator.cards("state=parked").await.unwrap();
-        (cards.len() == count).then_some(cards)
-    })
-    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
