@@ -126,3 +126,27 @@ async fn the_policy_says_how_much_one_approval_may_cover() {
         held.abort();
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approval_lasts_no_longer_than_its_giver_may_decide() {
+    let (house, upstream) = open(TOOL).await;
+    let agent = house.agent("support", Speaks::Modern).await;
+    let body = json!({"admin": "zoe", "role": "approver"});
+    let made = house.api("POST", "/v1/tokens", Some(body)).await.1;
+    let held = refund(&agent, 1);
+    let card = house.parked(1).await.remove(0);
+    let standing = json!({"covers": "tool", "lasts": "1h", "of": "agent"});
+    let body = json!({"decision": "approve", "digest": card["digest"], "standing": standing});
+    let path = format!("/v1/approvals/{}/decision", card["id"].as_str().unwrap());
+    let token = made["token"].as_str().unwrap();
+    assert_eq!(house.api_as(token, "POST", &path, Some(body)).await.0, 200);
+    held.await.unwrap();
+    assert_eq!(refund(&agent, 2).await.unwrap().says(), r#"{"amount":2}"#);
+    let path = format!("/v1/tokens/{}", made["id"].as_str().unwrap());
+    assert!(house.api("DELETE", &path, None).await.0 < 300);
+    let asks = refund(&agent, 3);
+    let card = house.parked(1).await.remove(0);
+    assert!(card["decision"].is_null(), "{card}");
+    assert_eq!(upstream.calls("refund").len(), 2);
+    asks.abort();
+}

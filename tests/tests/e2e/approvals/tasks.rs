@@ -188,6 +188,9 @@ async fn a_subscriber_is_told_of_its_tasks_as_they_change() {
     assert_eq!(task["result"]["content"][0]["text"], r#"{"amount":1}"#);
     assert_eq!(task["_meta"]["io.modelcontextprotocol/subscriptionId"], "sub");
     assert!(!text.contains(foreign.as_str().unwrap()));
+    let wrong = r#"{"notifications":{"taskIds":"one"}}"#;
+    let refused = agent.raw("1", "subscriptions/listen", wrong).await.unwrap();
+    assert_eq!(refused.code(), -32602, "{}", refused.text);
     let plain = house.agent("support", Speaks::Modern).await;
     let refused = plain.raw("1", "subscriptions/listen", &listen).await.unwrap();
     assert_eq!((refused.status, refused.code()), (400, -32021));
