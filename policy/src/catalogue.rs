@@ -72,6 +72,8 @@ pub struct ToolOffer {
     /// Input properties mirrored into headers (`x-mcp-header`), MCP 2026-07-28: the path of the
     /// property and the header's name.
     pub headers: Vec<(Vec<String>, String)>,
+    /// Input properties whose values are secret by the schema, as a policy would name them.
+    pub secret: Vec<String>,
 }
 
 /// A resource, template or prompt as its server registered it.
@@ -144,6 +146,7 @@ impl ToolOffer {
             description: found.description.unwrap_or_default(),
             parameters: properties.described(),
             headers,
+            secret: properties.secret(),
         })
     }
 }

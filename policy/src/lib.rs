@@ -12,12 +12,14 @@
 //! * [`search`] ranks what is visible.
 //! * [`canonical`] is the form of arguments that is shown, digested and sent after an approval.
 //! * [`ledger`] is the life of a parked call.
+//! * [`secret`] and [`difference`]: what approvers are shown of arguments.
 
 pub mod canonical;
 pub mod catalogue;
 pub mod decide;
 pub mod definition;
 pub mod diagnostic;
+pub mod difference;
 pub mod json;
 pub mod ledger;
 pub mod name;
@@ -25,4 +27,5 @@ pub mod narrow;
 pub mod pattern;
 pub mod scope;
 pub mod search;
+pub mod secret;
 pub mod source;

@@ -1,5 +1,5 @@
 //! The parts of a tool's input schema the gateway reads: property names and descriptions for
-//! search, and `x-mcp-header` annotations (MCP 2026-07-28, streamable HTTP, "x-mcp-header").
+//! search, which values are secret, and `x-mcp-header` annotations (MCP 2026-07-28, streamable HTTP, "x-mcp-header").
 //! References are never followed.
 
 use crate::json::{JsonError, JsonLimits, Kind, Reader, decode, kind_of};
@@ -21,6 +21,8 @@ struct Property {
     description: String,
     kind: String,
     header: Option<Result<String, String>>,
+    // `writeOnly`, or of the format `password` (JSON Schema 2020-12, validation, 9.4 and 7.3).
+    secret: bool,
 }
 
 impl Properties {
@@ -33,6 +35,11 @@ impl Properties {
     pub(super) fn described(&self) -> Vec<(String, String)> {
         let top = self.found.iter().filter(|p| p.path.len() == 1);
         top.map(|p| (p.path.concat(), p.description.clone())).collect()
+    }
+
+    /// The paths of secret properties, as a policy would write them.
+    pub(super) fn secret(&self) -> Vec<String> {
+        self.found.iter().filter(|p| p.secret).map(|p| p.path.join(".")).collect()
     }
 
     /// The mirrored properties, or why the tool must be left out.
@@ -137,8 +144,13 @@ fn annotated(value: &str) -> bool {
 }
 
 fn property(schema: &str, path: Vec<String>, limits: JsonLimits) -> Result<Property, JsonError> {
-    let mut property =
-        Property { path, description: String::new(), kind: String::new(), header: None };
+    let mut property = Property {
+        path,
+        description: String::new(),
+        kind: String::new(),
+        header: None,
+        secret: false,
+    };
     if kind_of(schema) != Kind::Object {
         return Ok(property);
     }
@@ -150,6 +162,8 @@ fn property(schema: &str, path: Vec<String>, limits: JsonLimits) -> Result<Prope
             "description" => property.description = text.unwrap_or_default(),
             "type" => property.kind = text.unwrap_or_default(),
             "x-mcp-header" => property.header = Some(header_name(text)),
+            "writeOnly" => property.secret |= value == "true",
+            "format" => property.secret |= text.as_deref() == Some("password"),
             _ => {}
         }
         Ok(())

@@ -242,7 +242,7 @@ impl<'a> Found<'a> {
                 hash: tool.hash,
                 approve,
                 offer: Arc::clone(tool),
-                secret: grant.secret.clone(),
+                secret: grant.secret.iter().chain(&tool.secret).cloned().collect(),
             }));
         }
         (tools, withheld)
