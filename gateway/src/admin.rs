@@ -11,10 +11,14 @@ mod cursor;
 mod decision;
 mod events;
 mod grants;
+mod hooks;
+mod openapi;
+mod operation;
 mod page;
 mod runs;
 mod tokens;
 mod views;
+mod webhook;
 
 use crate::decisions::Decisions;
 use crate::hosts::Hosts;
@@ -30,8 +34,7 @@ use axum::http::StatusCode;
 use axum::http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
-use card::CardView;
+use card::{CardView, Sight};
 use portcullis_policy::ledger::Card;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -42,8 +45,10 @@ pub use batch::BATCH_MAX;
 pub use card::Claims;
 pub use events::{STREAMS_MAX, Streams};
 pub use views::{
-    AgentView, AgentsView, ClaimsView, DiagnosticsView, TitleView, Views, diagnostic_json,
+    AgentSummary, AgentView, AgentsView, DiagnosticView, DiagnosticsView, Effective, MissingView,
+    OfferView, ToolView, Views,
 };
+pub use webhook::tell;
 
 /// Largest request body, in bytes.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -69,6 +74,8 @@ pub struct Api {
     pub store: Store,
     /// Room for streams of events.
     pub streams: Streams,
+    /// How people reach this listener, without a slash at the end.
+    pub url: String,
     /// Ends waiting requests when the gateway stops.
     pub stop: watch::Receiver<bool>,
     /// Different in every process: revisions of an earlier one are never taken for our own.
@@ -80,36 +87,37 @@ impl Api {
         format!("{}.{changes}", self.epoch)
     }
 
+    fn claims(&self, card: &Card) -> Claims {
+        let offer = (self.views.offer)(card);
+        offer.and_then(|offer| Claims::of(&offer)).unwrap_or_default()
+    }
+
+    /// See [`Claims::risk`].
+    fn risk(&self, card: &Card) -> u8 {
+        self.claims(card).risk()
+    }
+
     fn shown<'a>(&self, card: &'a Card, admin: &Admin) -> CardView<'a> {
-        CardView::of(card, ((self.views.title)(card), (self.views.claims)(card)), admin)
+        self.seen(card, Sight::of(admin))
+    }
+
+    fn seen<'a>(&self, card: &'a Card, sight: Sight) -> CardView<'a> {
+        let offer = (self.views.offer)(card);
+        let claims = offer.as_ref().and_then(|offer| Claims::of(offer));
+        CardView::of(card, (offer.and_then(|offer| offer.title.clone()), claims), sight)
     }
 }
 
 /// The routes of the admin listener.
-pub fn router(api: Api) -> Router {
-    let api = Arc::new(api);
-    let pages = Router::new().route("/approve/{id}", get(page::approve));
-    Router::new()
-        .route("/v1/approvals", get(approvals::list))
-        .route("/v1/approvals/{id}", get(approvals::one))
-        .route("/v1/approvals/{id}/decision", post(decision::decide))
-        .route("/v1/decisions", post(batch::decide))
-        .route("/v1/events", get(events::stream))
-        .route("/v1/grants", get(grants::list))
-        .route("/v1/grants/{id}", delete(grants::end))
-        .route("/v1/runs", get(runs::list).post(runs::start))
-        .route("/v1/runs/{id}", get(runs::one).delete(runs::end))
-        .route("/v1/tokens", get(tokens::list).post(tokens::create))
-        .route("/v1/tokens/{id}", delete(tokens::revoke))
-        .route("/v1/agents", get(views::agents))
-        .route("/v1/agents/{agent}", get(views::agent))
-        .route("/v1/diagnostics", get(views::diagnostics))
+pub fn router(api: &Arc<Api>) -> Router {
+    let pages = page::routes(api);
+    openapi::routes()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Arc::clone(&api), guard))
-        .merge(pages.layer(from_fn_with_state(Arc::clone(&api), page::door)))
-        .with_state(api)
+        .layer(from_fn_with_state(Arc::clone(api), guard))
+        .merge(pages)
+        .with_state(Arc::clone(api))
 }
 
 // Host and Origin, then the credential; only then is anything of the request looked at.

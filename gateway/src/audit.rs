@@ -11,7 +11,7 @@ pub mod time;
 mod trail;
 
 use parking_lot::Mutex;
-use portcullis_policy::ledger::Grant;
+use portcullis_policy::ledger::{Card, Grant};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -190,6 +190,23 @@ impl Audit {
             line.text("agent", grant.agent.as_str());
             line.text("server", grant.server.as_str());
             line.text("tool", grant.tool.as_str());
+            line.text("by", by);
+        })
+    }
+
+    /// Puts on disk that somebody is shown the secret arguments of a card. Blocks until the disk
+    /// has it.
+    ///
+    /// # Errors
+    /// [`AuditError`] if it is not on disk; then they may not be shown.
+    pub fn revealed(&self, card: &Card, by: &str) -> Result<(), AuditError> {
+        self.record("secrets_shown", Durability::Disk, |line| {
+            let asked = card.asked();
+            line.text("agent", asked.agent.as_str());
+            line.text("run", &asked.run);
+            line.text("server", asked.server.as_str());
+            line.text("tool", asked.tool.as_str());
+            line.text("card", card.id());
             line.text("by", by);
         })
     }

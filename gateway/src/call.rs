@@ -8,7 +8,7 @@ use crate::mcp::headers;
 use crate::mcp::sse::Body;
 use crate::own_tools::{self, OwnTool};
 use crate::record::Record;
-use crate::{children, park, reply, run};
+use crate::{children, park, permission, reply, run};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use portcullis_policy::decide::{Ask, Decision, Refusal, decide};
@@ -45,6 +45,9 @@ pub(crate) async fn call(asked: Asked, headers: &HeaderMap) -> Response<Body> {
         Some(OwnTool::Child(tool)) => {
             // Boxed, as all that a plain call does not need: it would carry their room along.
             Box::pin(children::call(asked, tool, arguments.as_ref())).await
+        }
+        Some(OwnTool::PermissionPrompt) => {
+            Box::pin(permission::call(asked, arguments.as_ref())).await
         }
         Some(OwnTool::ApprovalStatus) => Box::pin(park::collect(asked, arguments.as_ref())).await,
         Some(OwnTool::Call) => {

@@ -11,6 +11,7 @@ mod doctor;
 mod door;
 mod keys;
 mod list;
+mod login;
 mod quickstart;
 mod runs;
 mod screen;
@@ -99,6 +100,7 @@ Examples:
   portcullis approvals --watch                   calls that wait for a decision
   portcullis approve apr_7k2                     let one run, after seeing it whole
   portcullis deny apr_7k2 -m \"not this customer\"
+  portcullis login-link                          open the page where people decide
   portcullis token create --agent support        a credential that can be revoked
   portcullis stop run_7k2                        end a run and all below it
   portcullis doctor                              is everything in order here?
@@ -125,13 +127,24 @@ pub enum Command {
     #[command(after_help = "Examples:\n  portcullis approvals --watch\n  \
         portcullis approvals --all --agent support --json")]
     Approvals(ApprovalsArgs),
+    /// Show one approval whole, whatever became of it.
+    #[command(after_help = "Example: portcullis show apr_7k2\n\
+        The beginning of an id is enough.")]
+    Show(ShowArgs),
     /// Show one waiting call whole, and let it run once.
-    #[command(after_help = "Example: portcullis approve apr_7k2\n\
+    #[command(after_help = "Examples:\n  portcullis approve apr_7k2\n  \
+        portcullis approve apr_7k2 --args smaller.json    run with these arguments instead\n  \
+        portcullis approve apr_7k2 --for 10m              and the same call again for ten minutes\n  \
+        portcullis approve apr_7k2 --for-run --any-args   and any call of the tool in this run\n\
         The beginning of an id is enough. At a terminal it asks before it decides.")]
     Approve(ApproveArgs),
     /// Refuse one waiting call; the agent reads the reason.
     #[command(after_help = "Example: portcullis deny apr_7k2 -m \"not this customer\"")]
     Deny(DenyArgs),
+    /// Print a link that signs a browser in to the page, once, within five minutes.
+    #[command(after_help = "Example: portcullis login-link\n\
+        Whoever opens it first is signed in as you, for twelve hours.")]
+    LoginLink(LoginLinkArgs),
     /// Make, list and revoke tokens of agents and admins.
     Token {
         /// What to do.
@@ -256,6 +269,19 @@ pub struct ApprovalsArgs {
     pub door: Door,
 }
 
+/// Arguments of `show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
 /// Arguments of `approve`.
 #[derive(Debug, Clone, Args)]
 pub struct ApproveArgs {
@@ -264,6 +290,18 @@ pub struct ApproveArgs {
     /// Do not ask; what is decided is printed all the same.
     #[arg(long, short)]
     pub yes: bool,
+    /// Let the same call pass again, as long as its run lives.
+    #[arg(long, conflicts_with = "time")]
+    pub for_run: bool,
+    /// The same for so long, such as `10m`.
+    #[arg(long = "for", value_name = "TIME", id = "time")]
+    pub time: Option<String>,
+    /// With one of these: any call of the tool, not only the same one.
+    #[arg(long)]
+    pub any_args: bool,
+    /// Run with the arguments in this JSON file instead; they are checked against the tool's schema.
+    #[arg(long, value_name = "FILE")]
+    pub args: Option<PathBuf>,
     /// The running gateway.
     #[command(flatten)]
     pub door: Door,
@@ -277,6 +315,17 @@ pub struct DenyArgs {
     /// Why; the agent reads it.
     #[arg(long, short, value_name = "TEXT", default_value = "")]
     pub message: String,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `login-link`.
+#[derive(Debug, Clone, Args)]
+pub struct LoginLinkArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
     /// The running gateway.
     #[command(flatten)]
     pub door: Door,
@@ -308,8 +357,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Config(args) => config(&args),
         Command::Tools(args) => wait_for(tools::tools(&args)),
         Command::Approvals(args) => wait_for(list::approvals(&args)),
+        Command::Show(args) => wait_for(decide::show(&args)),
         Command::Approve(args) => wait_for(decide::approve(&args)),
         Command::Deny(args) => wait_for(decide::deny(&args)),
+        Command::LoginLink(args) => wait_for(login::link(&args)),
         Command::Token { what } => wait_for(token::token(&what)),
         Command::Runs(args) => wait_for(runs::runs(&args)),
         Command::Start(args) => wait_for(runs::start(&args)),

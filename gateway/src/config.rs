@@ -5,18 +5,21 @@
 
 mod admins;
 mod effective;
+mod fetched;
 mod files;
 mod load;
 mod place;
 mod postgres;
 mod setting;
 mod tokens;
+mod webhooks;
 mod wire;
 
 pub use files::{FILES_MAX, PolicyFiles, SET_BYTES_MAX, policy_files};
 pub use postgres::{PostgresUrl, UrlSource};
 pub(crate) use tokens::rfc3339_ms;
 pub use tokens::{TokenEntry, tokens};
+pub use webhooks::{Secret, Webhook, WebhookFormat};
 
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
 use portcullis_policy::name::AgentName;
@@ -47,6 +50,8 @@ pub struct Config {
     pub auth: Auth,
     /// Who may use the admin listener, besides the operator token in `state_dir`.
     pub principals: Vec<Principal>,
+    /// Who is told of cards.
+    pub webhooks: Vec<Webhook>,
     /// How parked calls are held.
     pub approval: Approval,
     /// How long runs live.

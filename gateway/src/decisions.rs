@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinError;
 
+pub(crate) use edit::checked;
 pub use edit::{EDIT_BYTES_MAX, EditFault};
 pub use wish::{Wish, WishFault, WishedChoice, WishedStanding};
 
@@ -119,6 +120,16 @@ impl Decisions {
         let (word, by) = (word.clone(), by.clone());
         let deciding = tokio::spawn(async move { decisions.decided(&card, &word, &by).await });
         deciding.await.unwrap_or_else(|_| Err(DecideError::Stopping.into()))
+    }
+
+    /// Puts on record that `by` is shown the secret arguments of `card`.
+    ///
+    /// # Errors
+    /// [`DecisionFault::Record`]; then they may not be shown.
+    pub async fn revealed(&self, card: &Card, by: &str) -> Result<(), DecisionFault> {
+        let (audit, card, by) = (Arc::clone(&self.audit), card.clone(), by.to_owned());
+        let written = tokio::task::spawn_blocking(move || audit.revealed(&card, &by)).await;
+        recorded(written)
     }
 
     /// Ends a standing approval: on record first, then in effect.

@@ -111,7 +111,7 @@ pub struct Addresses {
 pub struct Gateway {
     listeners: Listeners,
     shared: Arc<Shared>,
-    api: Api,
+    api: Arc<Api>,
     observe_state: Observe,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -211,7 +211,11 @@ impl Gateway {
         tasks.spawn(gauges(Arc::clone(&shared)));
         tasks.spawn(seal.follow(&config.seal.key_file));
         let admin = listeners.addresses.admin;
-        let api = parts::api(&shared, &config, (credentials, findings, seal), admin);
+        let api = Arc::new(parts::api(&shared, &config, (credentials, findings, seal), admin));
+        for webhook in &config.webhooks {
+            let (api, metrics) = (Arc::clone(&api), Arc::clone(&shared.metrics));
+            tasks.spawn(admin::tell(api, metrics, webhook.clone()));
+        }
         let observe_state = parts::observe(&shared, listeners.addresses.observe);
         Ok(Self { listeners, shared, api, observe_state, stop, tasks, tokens: made })
     }
@@ -234,7 +238,7 @@ impl Gateway {
             stopping.clone(),
             DRAIN,
         ));
-        tasks.spawn(serve_axum("admin", admin, admin::router(api), stopping.clone()));
+        tasks.spawn(serve_axum("admin", admin, admin::router(&api), stopping.clone()));
         let mut observing = JoinSet::new();
         observing.spawn(serve_axum("observe", observe, observe::router(observe_state), stopping));
         until.await;

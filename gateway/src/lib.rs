@@ -6,7 +6,7 @@
 //! before a permit opens the way [`upstream`]; the outcome is audited and answered.
 //!
 //! The files of a request, in the order it takes: `listener`, `serve`, `door`, `handshake`,
-//! `list`, `own_tools`, `call`, `run`, `park`, `read`, `subscribe`, `reply`. Approvers come in
+//! `list`, `own_tools`, `call`, `run`, `park`, `permission`, `read`, `subscribe`, `reply`. Approvers come in
 //! through [`admin`]; both sides meet at [`parked`] and nowhere else.
 
 pub mod admin;
@@ -33,6 +33,8 @@ pub mod observe;
 mod own_tools;
 mod park;
 pub mod parked;
+mod permission;
+mod plain;
 mod read;
 mod record;
 mod reply;

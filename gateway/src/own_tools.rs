@@ -7,6 +7,7 @@ use crate::children::{self, ChildTool};
 use crate::door::Visit;
 use crate::mcp::answer::{Remedy, tool_error, tool_text};
 use crate::mcp::envelope::{Raw, member_of};
+use crate::permission;
 use portcullis_policy::json::{JsonLimits, Kind, Reader, decode, quote};
 use portcullis_policy::scope::{Approve, ScopedTool, Shown, View};
 use std::borrow::Cow;
@@ -32,6 +33,8 @@ pub(crate) enum OwnTool {
     Call,
     /// Collects a call that waited for an approval.
     ApprovalStatus,
+    /// Lets the agent's harness ask about tools of its own.
+    PermissionPrompt,
     /// One for agents that start others.
     Child(ChildTool),
 }
@@ -56,6 +59,7 @@ pub(crate) fn listed(visit: &Visit) -> String {
     if visit.view().may_park() {
         entries.push(Cow::Owned(approval_status(status_name(visit))));
     }
+    entries.extend(permission::listed(visit).map(Cow::Borrowed));
     entries.extend(children::listed(visit).into_iter().map(Cow::Owned));
     entries.join(",")
 }
@@ -67,6 +71,7 @@ pub(crate) fn find(visit: &Visit, name: &str) -> Option<OwnTool> {
         "describe" if offers_search(visit) => Some(OwnTool::Describe),
         "call" if offers_search(visit) => Some(OwnTool::Call),
         _ if name == status_name(visit) && visit.view().may_park() => Some(OwnTool::ApprovalStatus),
+        permission::NAME if permission::offered(visit) => Some(OwnTool::PermissionPrompt),
         _ => children::find(visit, name).map(OwnTool::Child),
     }
 }

@@ -34,10 +34,13 @@ pub(crate) async fn park(
     }
     let visit = &asked.visit;
     let caps = Caps::of(&visit.scope, &visit.generation.definition, &request.tool.server);
-    let task = tasks::declared(&asked);
+    // A harness that asks for leave waits for the answer itself.
+    let external = request.external.is_some();
+    let task = tasks::declared(&asked) && !external;
     let origin = Origin { above: asked.shared.above(visit), caps, task };
     match asked.shared.parked.park(&asked.caller(), request, origin).await {
         Ok(ticket) if task && ticket.waits() => tasks::created(&asked, ticket, record),
+        Ok(ticket) if external => wait::wait(asked, name, ticket, (record, Leg::LAST)).await,
         Ok(ticket) => match user::asks(&asked, name, &ticket) {
             Some(question) => user::ask(&asked, question, ticket, record),
             None => wait::wait(asked, name, ticket, (record, Leg::FIRST)).await,

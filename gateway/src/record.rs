@@ -140,7 +140,9 @@ impl Record {
         let name = match target {
             Target::Tool { tool, .. } => tool.name.to_string(),
             Target::Resource { uri, .. } => uri.clone(),
-            Target::Prompt { name, .. } | Target::CompletePrompt { name, .. } => name.clone(),
+            Target::Permission { name, .. }
+            | Target::Prompt { name, .. }
+            | Target::CompletePrompt { name, .. } => name.clone(),
             Target::CompleteTemplate { template, .. } => template.clone(),
         };
         self.target = Some((target.server().clone(), name));

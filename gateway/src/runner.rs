@@ -4,12 +4,13 @@ use crate::answer::is_tool_error;
 use crate::audit::{Asked, Audit, Choice, Decided, Intent, Outcome, Verdict};
 use crate::identity::Admins;
 use crate::parked::{Executed, ProgressSender, Runner};
+use crate::permission;
 use crate::record::Ending;
 use crate::runs::RunTable;
 use crate::scopes::Scopes;
 use crate::upstream::{Failure, Forward, Reply, Upstreams};
 use crate::usage::Counters;
-use portcullis_policy::decide::{NotNow, Permit, Reason, Refusal, decide_approved};
+use portcullis_policy::decide::{NotNow, Permit, Reason, Refusal, Target, decide_approved};
 use portcullis_policy::definition::Approver;
 use portcullis_policy::ledger::{Approved, Card, Grant};
 use portcullis_policy::name::ServerName;
@@ -98,6 +99,11 @@ impl Sending {
             trail.ended = true;
             tracing::error!(%error, "an intent could not be recorded; nothing was sent");
             return Executed::NotSent { text: "the audit record could not be written".to_owned() };
+        }
+        if let Target::Permission { input, .. } = permit.target() {
+            let raw = permission::allow(&String::from_utf8_lossy(input)).into();
+            trail.end(Ending::Ok);
+            return Executed::Result { raw, is_error: false };
         }
         let server = permit.target().server().clone();
         let reply = self.call(permit, progress).await;

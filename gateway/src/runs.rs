@@ -6,6 +6,7 @@
 
 mod credentials;
 mod end;
+mod pairs;
 mod start;
 mod table;
 mod token_file;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 
 pub use credentials::{Credentials, MINTED_MAX, NewToken, TokenError};
+pub use pairs::{Over, Pairs, Subagent};
 pub use start::{
     NewRun, ParentOf, RUNS_MAX, RUNS_OF_AGENT_MAX, RUNS_OF_PARENT_MAX, StartRunError, Started,
 };
@@ -64,6 +66,7 @@ struct Inner {
     parked: Parked,
     audit: Arc<Audit>,
     clock: Clock,
+    pairs: Pairs,
 }
 
 /// What runs stand on.
@@ -96,12 +99,19 @@ impl Runs {
     /// [`StoreFault`] if the store cannot be read.
     pub(crate) async fn open(ground: Ground) -> Result<Self, StoreFault> {
         let Ground { settings, table, tokens, scopes, store, parked, audit, clock } = ground;
-        let inner = Inner { settings, table, tokens, scopes, store, parked, audit, clock };
+        let pairs = Pairs::default();
+        let inner = Inner { settings, table, tokens, scopes, store, parked, audit, clock, pairs };
         let runs = Self { inner: Arc::new(inner) };
         for row in runs.inner.store.live_runs().await? {
             start::take_up(&runs.inner, &row);
         }
         Ok(runs)
+    }
+
+    /// Which runs belong to which subagents.
+    #[must_use]
+    pub fn pairs(&self) -> &Pairs {
+        &self.inner.pairs
     }
 
     /// Starts a run.

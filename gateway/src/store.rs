@@ -25,6 +25,7 @@ mod runs;
 mod schema;
 mod statement;
 mod tokens;
+mod webhooks;
 mod work;
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ use tokio::sync::watch;
 use work::{Batch, Ran, Work, Wrote};
 
 pub use backup::{BackupFault, backup};
-pub use cards::{Cursor, Filter, Inserted, LIST_ITEMS_MAX, Named, Standing};
+pub use cards::{Cursor, Filter, Inserted, LIST_ITEMS_MAX, Named, Order, Standing};
 pub use change::{Change, DecisionRow};
 pub use events::{EVENTS_MAX, EventRow};
 pub use fault::StoreFault;
@@ -56,6 +57,7 @@ pub use prune::{PRUNE_ROWS_MAX, Pruned, Retention};
 pub use results::{Kept, KeptKind};
 pub use runs::{RUN_DEPTH_MAX, RunEnd, RunFilter, RunNamed, RunRow};
 pub use tokens::{Holder, TokenRow};
+pub use webhooks::Told;
 
 /// The store. Cheap to clone; the place is released when the last clone is gone and what it
 /// took is written.

@@ -104,6 +104,7 @@ pub struct Metrics {
     reloads: Family<labels::Reloaded, Counter>,
     runs: Gauge,
     pruned: Family<labels::Pruned, Counter>,
+    webhooks: Family<labels::Delivery, Counter>,
 }
 
 #[derive(Debug, Clone)]
@@ -140,6 +141,7 @@ impl Metrics {
             reloads: Family::default(),
             runs: Gauge::default(),
             pruned: Family::default(),
+            webhooks: Family::default(),
         };
         metrics.register_operations();
         metrics.register_own();
@@ -247,6 +249,12 @@ impl Metrics {
         self.pruned.get_or_create(&labels::Pruned { kind }).inner().store(rows, Ordering::Relaxed);
     }
 
+    /// Counts a message to a webhook: `delivered`, `failed` and tried again, or `given_up`.
+    pub fn webhook(&self, webhook: &str, outcome: &'static str) {
+        let labels = labels::Delivery { webhook: webhook.to_owned(), outcome };
+        self.webhooks.get_or_create(&labels).inc();
+    }
+
     /// Counts a reload of the policy.
     pub fn reloaded(&self, reload: Reload) {
         let result = match reload {
@@ -300,6 +308,7 @@ impl Metrics {
         );
         own.register("runs", "Live runs", self.runs.clone());
         own.register("pruned_rows", "Old rows removed from the store", self.pruned.clone());
+        own.register("webhook_messages", "Messages to webhooks", self.webhooks.clone());
         own.register("policy_reload", "Reloads of the policy", self.reloads.clone());
         let version = [("version", env!("CARGO_PKG_VERSION"))];
         own.register("build", "The running build", Info::new(version));

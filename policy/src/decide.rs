@@ -4,19 +4,21 @@
 //! defined as what this module would not refuse for want of a grant. A [`Permit`] is the only
 //! key to an upstream; it is made here, by [`decide`] and by [`decide_approved`].
 
+mod external;
 mod refusal;
 
 use crate::canonical::{Digest, canonical};
 use crate::definition::Approval;
 use crate::diagnostic::Location;
 use crate::json::JsonLimits;
-use crate::ledger::Approved;
+use crate::ledger::{Approved, External};
 use crate::name::ServerName;
 use crate::scope::{Approve, Scope, ScopedTool, View};
 use bytes::Bytes;
 use refusal::{absent, nobody_to_ask, over_limit};
 use std::sync::Arc;
 
+pub use external::external_offer;
 pub use refusal::{Caps, Reason, Refusal, shown};
 
 /// What an agent asks for. Names and URIs are those it was shown.
@@ -28,6 +30,15 @@ pub enum Ask {
         name: String,
         /// The source text of `arguments`, an object; `None` if the member is absent.
         arguments: Option<Bytes>,
+    },
+    /// Leave for the agent's harness to use a tool of its own.
+    Permission {
+        /// The harness's name of the tool.
+        tool: String,
+        /// The source text of its input, an object.
+        input: Bytes,
+        /// The harness's name of this one use; empty if it has none.
+        use_id: String,
     },
     /// `resources/read`.
     Resource {
@@ -85,6 +96,15 @@ pub enum Target {
         /// The source text of `arguments` to send; `None` sends none.
         arguments: Option<Bytes>,
     },
+    /// Leave for the agent's harness to use a tool of its own; nothing is sent anywhere.
+    Permission {
+        /// The server that stands for the harness.
+        server: ServerName,
+        /// The harness's name of the tool.
+        name: String,
+        /// The input that was approved, canonical form 1.
+        input: Bytes,
+    },
     /// A read of a resource.
     Resource {
         /// Its server.
@@ -121,7 +141,8 @@ impl Target {
     pub fn server(&self) -> &ServerName {
         match self {
             Self::Tool { tool, .. } => &tool.server,
-            Self::Resource { server, .. }
+            Self::Permission { server, .. }
+            | Self::Resource { server, .. }
             | Self::Prompt { server, .. }
             | Self::CompletePrompt { server, .. }
             | Self::CompleteTemplate { server, .. } => server,
@@ -172,6 +193,8 @@ pub struct Request {
     pub approval: Approval,
     /// The policy generation that decided.
     pub generation: u64,
+    /// What it is, if the harness and not the gateway does it.
+    pub external: Option<External>,
 }
 
 /// Decides one request of the agent of `scope` that was made on `view`.
@@ -179,6 +202,9 @@ pub struct Request {
 pub fn decide(scope: &Scope, view: &View, ask: Ask, usage: &Usage) -> Decision {
     let target = match ask {
         Ask::Tool { name, arguments } => return decide_call(scope, view, &name, arguments, usage),
+        Ask::Permission { tool, input, use_id } => {
+            return external::decide(scope, (&tool, &input, use_id), usage);
+        }
         Ask::Resource { uri } => view
             .resource_owner(&uri)
             .map(|server| Target::Resource { server: server.clone(), uri: uri.clone() })
@@ -246,6 +272,10 @@ pub fn decide_approved(scope: &Scope, approved: &Approved) -> Result<Permit, Not
             ),
         })
     };
+    if approved.is_external() {
+        return external::decide_approved(scope, approved)
+            .ok_or_else(|| revoked("the policy does not let its harness ask here any more"));
+    }
     let Some(tool) = scope.tool(approved.server(), approved.tool()) else {
         if scope.is_away(approved.server()) {
             return Err(NotNow::Away);
@@ -305,5 +335,6 @@ fn decide_call(
         rule,
         approval: scope.approval.clone(),
         generation: scope.generation,
+        external: None,
     })
 }

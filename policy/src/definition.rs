@@ -33,6 +33,8 @@ pub struct Agent {
     pub approval: Approval,
     /// How much it may do.
     pub limits: AgentLimits,
+    /// Where it says that its harness may ask here for leave to use tools of its own.
+    pub permission_prompt: Option<Location>,
     /// What the run it stands for was started with; a policy file narrows nothing.
     pub narrowing: Narrowing,
     /// Where it is defined.

@@ -18,7 +18,7 @@ use crate::canonical::Digest;
 use crate::definition::{Approver, OnCallerGone};
 use crate::name::ServerName;
 
-pub use asked::{Ancestor, Asked, key};
+pub use asked::{Ancestor, Asked, External, key};
 pub use card::{Card, CardFault, Deadline, Outcome, State};
 pub use grant::{Grant, STANDING_MS_MAX};
 pub use word::{Covers, Decider, Decision, Edit, Standing, Verdict, Whose, Word};
@@ -123,9 +123,16 @@ pub struct Approved {
     exposed: String,
     definition: Digest,
     arguments: String,
+    external: bool,
 }
 
 impl Approved {
+    /// True if the harness and not the gateway does it.
+    #[must_use]
+    pub fn is_external(&self) -> bool {
+        self.external
+    }
+
     /// The server.
     #[must_use]
     pub fn server(&self) -> &ServerName {
@@ -297,6 +304,7 @@ fn execute(card: &Card, now_ms: u64) -> Result<(Card, Vec<Effect>), Unmoved> {
         exposed: asked.exposed.clone(),
         definition: asked.definition,
         arguments: card.arguments().to_owned(),
+        external: asked.external.is_some(),
     };
     let next = card.moved(State::Executing, now_ms);
     Ok((next, vec![Effect::Publish, Effect::Run(approved)]))

@@ -142,6 +142,7 @@ fn scope(world: &World) -> Scope {
         description: String::new(),
         grants: world.grants.iter().map(grant).collect(),
         sub_agents: Vec::new(),
+        permission_prompt: None,
         expose: if world.search { Expose::Search } else { Expose::Auto },
         approval: Approval::default(),
         limits: AgentLimits::default(),

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -19,20 +20,30 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-#[derive(Serialize)]
-struct Body<'a> {
+/// Why a request was not served.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
+pub(super) struct Body<'a> {
     error: BodyError<'a>,
 }
 
-#[derive(Serialize)]
-struct BodyError<'a> {
+/// A word for programs and a text for people.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Fault")]
+pub(super) struct BodyError<'a> {
+    /// Stable.
     code: &'a str,
+    /// What to do about it.
     message: &'a str,
 }
 
 impl Fault {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into() }
+    }
+
+    pub(super) fn body(&self) -> BodyError<'_> {
+        BodyError { code: self.code, message: &self.message }
     }
 
     pub(super) fn bad(code: &'static str, message: impl Into<String>) -> Self {
@@ -76,7 +87,7 @@ pub(super) fn unavailable(error: &StoreFault) -> Fault {
 
 impl IntoResponse for Fault {
     fn into_response(self) -> Response {
-        let body = Body { error: BodyError { code: self.code, message: &self.message } };
+        let body = Body { error: self.body() };
         (self.status, Json(body)).into_response()
     }
 }
@@ -88,6 +99,7 @@ pub(super) fn strict(headers: &mut HeaderMap) {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
         (header::REFERRER_POLICY, "no-referrer"),
+        (header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));

@@ -1,10 +1,11 @@
 //! `GET /v1/approvals`: the cards, oldest first, at once or when something changes.
 
+use super::Api;
 use super::answer::{Fault, unavailable};
+use super::batch::{self, Kagent};
 use super::card::CardView;
 use super::cursor::Listing;
 use super::runs::names;
-use super::{Api, batch};
 use crate::identity::{Admin, Role};
 use crate::parked::{Clock, Parked};
 use crate::store::{Cursor, Filter, LIST_ITEMS_MAX, Named};
@@ -14,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use portcullis_policy::ledger::{self, Card};
 use portcullis_policy::name::AgentName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::cmp::Reverse;
@@ -24,7 +26,7 @@ use tokio::sync::watch;
 /// Longest wait for a change, in seconds.
 pub const WAIT_SECONDS_MAX: u64 = 60;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// States with commas between them; absent is every state.
@@ -46,19 +48,19 @@ pub(super) struct Wanted {
     format: Option<Format>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Order {
     Risk,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Format {
     Kagent,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Watching {
     /// Seconds to wait for a step of the card.
@@ -68,13 +70,26 @@ pub(super) struct Watching {
     since: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct List<'a> {
+/// Approvals.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "ApprovalList")]
+pub(super) struct List<'a> {
     items: Vec<CardView<'a>>,
     /// Where the next page begins; absent on the last one.
     cursor: Option<String>,
     /// For `since`: stands for what the list was made from.
     revision: String,
+}
+
+/// Either form.
+#[derive(JsonSchema)]
+#[schemars(untagged, rename = "Approvals")]
+#[expect(dead_code, reason = "for its schema")]
+pub(super) enum Listed<'a> {
+    /// Our own.
+    Own(List<'a>),
+    /// kagent's, for `format=kagent`.
+    Kagent(Kagent<'a>),
 }
 
 pub(super) async fn list(
@@ -116,8 +131,7 @@ pub(super) async fn list(
     }
     .map_err(|error| unavailable(&error))?;
     if wanted.order == Some(Order::Risk) {
-        let risk = |card: &Card| (api.views.claims)(card).unwrap_or_default().risk();
-        cards.sort_by_cached_key(|card| Reverse(risk(card)));
+        cards.sort_by_cached_key(|card| Reverse(api.risk(card)));
     }
     let last = cards.last().filter(|_| !all && cards.len() >= LIST_ITEMS_MAX as usize);
     let after = |card: &Card| Cursor { created_ms: card.created_ms(), id: card.id().to_owned() };

@@ -6,7 +6,7 @@
 //! a call and no digest, so the name holds the digest: see [`handle`].
 
 use super::Api;
-use super::answer::{Fault, json_body, raw};
+use super::answer::{BodyError, Fault, json_body, raw};
 use super::approvals::find;
 use super::card::CardView;
 use super::decision::{Decided, decided};
@@ -20,9 +20,10 @@ use axum::{Extension, Json};
 use portcullis_policy::canonical::canonical;
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::Card;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -32,31 +33,35 @@ pub const BATCH_MAX: usize = 100;
 /// Where a message of kagent carries its answer.
 const KAGENT: &str = "https://kagent.dev/extensions/hitl/v1";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Batch {
+#[schemars(rename = "Batch")]
+pub(super) struct Batch {
     decisions: Vec<Wish>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Approvals {
+#[schemars(rename = "KagentAnswer")]
+pub(super) struct Approvals {
     #[serde(rename = "type")]
     kind: String,
     approvals: Vec<Approval>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "KagentChoice")]
 struct Approval {
     id: String,
     approved: bool,
     rejection_reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Older {
+#[schemars(rename = "KagentOlderAnswer")]
+pub(super) struct Older {
     decision_type: String,
     #[serde(default)]
     decisions: BTreeMap<String, OlderChoice>,
@@ -65,15 +70,31 @@ struct Older {
     rejection_reason: Option<String>,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum OlderChoice {
     Approve,
     Reject,
 }
 
+/// What a batch may be written as.
+#[derive(JsonSchema)]
+#[schemars(untagged, rename = "Decisions")]
+#[expect(dead_code, reason = "for its schema")]
+pub(super) enum Written {
+    /// Decisions.
+    Own(Batch),
+    /// kagent's answer.
+    Kagent(Approvals),
+    /// Its older answer.
+    KagentOlder(Older),
+    /// A message of kagent that carries one of these, in `metadata` or `data`.
+    Carried(Map<String, Value>),
+}
+
 /// kagent's request for approval.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "KagentRequest")]
 pub(super) struct Kagent<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
@@ -81,27 +102,30 @@ pub(super) struct Kagent<'a> {
     tools: Vec<KagentTool<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct KagentTool<'a> {
     id: String,
     call_id: &'a str,
     name: &'a str,
+    #[schemars(with = "Option<Map<String, Value>>")]
     args: Option<Box<RawValue>>,
 }
 
 /// What became of one decision.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct Done<'a> {
     id: &'a str,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     approval: Option<CardView<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Value>,
+    error: Option<BodyError<'a>>,
 }
 
-#[derive(Serialize)]
-struct Results {
+/// One result for each decision, in their order.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Results {
+    #[schemars(with = "Vec<Done>")]
     results: Vec<Box<RawValue>>,
 }
 
@@ -156,14 +180,12 @@ async fn one(api: &Api, admin: &Admin, id: &str, wish: Wish) -> Result<Box<RawVa
         }
         decided(api, admin, &card, wish).await
     };
-    let (status, card, error) = match done.await {
+    let (status, card, fault) = match done.await {
         Ok(Decided::So(card)) => (StatusCode::OK, Some(card), None),
         Ok(Decided::Otherwise(card)) => (StatusCode::CONFLICT, Some(card), None),
-        Err(fault) => {
-            let error = json!({"code": fault.code, "message": fault.message});
-            (fault.status, None, Some(error))
-        }
+        Err(fault) => (fault.status, None, Some(fault)),
     };
+    let error = fault.as_ref().map(Fault::body);
     let approval = card.as_ref().map(|card| api.shown(card, admin));
     raw(&Done { id, status: status.as_u16(), approval, error })
 }

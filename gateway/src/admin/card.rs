@@ -1,18 +1,27 @@
 //! A card as the API shows it.
 
+use super::openapi::state_word;
 use crate::audit::time::rfc3339;
 use crate::identity::Admin;
+use portcullis_policy::catalogue::ToolOffer;
 use portcullis_policy::definition::StandingMost;
+use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::{Card, Deadline, Decision, Outcome, Standing, State, Verdict};
+use portcullis_policy::secret::Secrets;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::time::{Duration, UNIX_EPOCH};
 
-#[derive(Serialize)]
+/// A call that asks, and what became of it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Approval")]
 pub(super) struct CardView<'a> {
     id: &'a str,
     /// Grows with every step.
     version: u64,
+    #[schemars(schema_with = "state_word")]
     state: &'static str,
     agent: &'a str,
     run: &'a str,
@@ -26,12 +35,17 @@ pub(super) struct CardView<'a> {
     claims: Option<Claims>,
     /// The arguments byte for byte as they are digested and sent, in a string.
     arguments: Option<&'a str>,
-    /// The same as JSON.
+    /// The same as JSON, with secrets hidden where they may not be seen.
     #[serde(rename = "argumentsView")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     arguments_view: Option<Box<RawValue>>,
-    /// True if arguments are left out because they hold secrets and the reader does not decide.
+    /// Their length.
+    #[serde(rename = "argumentsBytes")]
+    arguments_bytes: usize,
+    /// True if secrets are hidden: the reader does not decide. Then `arguments` is left out.
     masked: bool,
-    digest: String,
+    /// Of `arguments`; left out with them, since that of a short secret would tell it.
+    digest: Option<String>,
     /// What an approver changed.
     edit: Option<EditView<'a>>,
     rule: &'a str,
@@ -52,18 +66,36 @@ pub(super) struct CardView<'a> {
     unattended: bool,
     /// True if its caller polls.
     task: bool,
+    /// True if the agent's harness does it, and the gateway only answers whether it may.
+    external: bool,
     decision: Option<DecisionView<'a>>,
     outcome: Option<&'static str>,
     detail: &'a str,
 }
 
-#[derive(Serialize)]
+/// How much of a card is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sight {
+    /// All of it.
+    Whole,
+    /// Not what is secret.
+    Masked,
+}
+
+impl Sight {
+    /// What `admin` sees.
+    pub(super) fn of(admin: &Admin) -> Self {
+        if admin.may_decide() { Self::Whole } else { Self::Masked }
+    }
+}
+
+#[derive(Serialize, JsonSchema)]
 struct AncestorView<'a> {
     agent: &'a str,
     run: &'a str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct DecisionView<'a> {
     decision: &'static str,
     reason: Option<&'a str>,
@@ -71,22 +103,38 @@ struct DecisionView<'a> {
     role: &'static str,
     at: String,
     /// What it lets pass from now on.
+    #[schemars(with = "Option<StandingView>")]
     standing: Option<Standing>,
     /// The standing approval that decided.
     grant: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct EditView<'a> {
     /// The arguments as they were asked for.
     asked: Option<&'a str>,
     #[serde(rename = "askedDigest")]
-    asked_digest: String,
+    asked_digest: Option<String>,
     by: &'a str,
 }
 
+/// The form of [`Standing`].
+#[derive(JsonSchema)]
+#[schemars(rename = "Standing")]
+struct StandingView {
+    /// `arguments` or `tool`.
+    #[expect(dead_code, reason = "for its schema")]
+    covers: String,
+    /// In milliseconds; without it, as long as the run lives.
+    #[expect(dead_code, reason = "for its schema")]
+    lasts_ms: Option<u64>,
+    /// `run` or `agent`.
+    #[expect(dead_code, reason = "for its schema")]
+    of: String,
+}
+
 /// What a server says of its tool (MCP, tool annotations). Nobody vouches for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Claims {
     /// It changes nothing.
@@ -99,7 +147,18 @@ pub struct Claims {
     pub open_world_hint: Option<bool>,
 }
 
+#[derive(Deserialize)]
+struct Defined {
+    annotations: Option<Claims>,
+}
+
 impl Claims {
+    /// What the server says of that tool, if anything.
+    #[must_use]
+    pub fn of(offer: &ToolOffer) -> Option<Self> {
+        serde_json::from_str::<Defined>(&offer.json).ok()?.annotations
+    }
+
     /// How risky a call is by these claims: 2 if it may destroy, as the protocol has it of a tool
     /// that says nothing, 1 if it only adds, 0 if it only reads.
     #[must_use]
@@ -113,15 +172,28 @@ impl Claims {
 }
 
 impl<'a> CardView<'a> {
-    /// What `admin` may see of a card.
+    /// Leaves out what is too long to be sent along.
+    pub(super) fn leave_arguments_out(&mut self) {
+        self.arguments = None;
+        self.arguments_view = None;
+        if let Some(edit) = &mut self.edit {
+            edit.asked = None;
+        }
+    }
+
+    /// A card as it is seen.
     pub(super) fn of(
         card: &'a Card,
         (title, claims): (Option<String>, Option<Claims>),
-        admin: &Admin,
+        sight: Sight,
     ) -> Self {
         let asked = card.asked();
-        let masked = !asked.secret.is_empty() && !admin.may_decide();
+        let masked = !asked.secret.is_empty() && sight == Sight::Masked;
         let arguments = (!masked).then_some(card.arguments());
+        let shown = match masked {
+            true => Secrets::new(&asked.secret).mask(card.arguments(), JsonLimits::default()).ok(),
+            false => Some(card.arguments().to_owned()),
+        };
         Self {
             id: card.id(),
             version: card.version(),
@@ -138,12 +210,13 @@ impl<'a> CardView<'a> {
             title,
             claims,
             arguments,
-            arguments_view: arguments.and_then(|text| RawValue::from_string(text.to_owned()).ok()),
+            arguments_view: shown.and_then(|text| RawValue::from_string(text).ok()),
+            arguments_bytes: card.arguments().len(),
             masked,
-            digest: card.digest().to_string(),
+            digest: (!masked).then(|| card.digest().to_string()),
             edit: card.edit().map(|edit| EditView {
                 asked: (!masked).then_some(&asked.arguments),
-                asked_digest: asked.digest.to_string(),
+                asked_digest: (!masked).then(|| asked.digest.to_string()),
                 by: &edit.by.name,
             }),
             rule: &asked.rule,
@@ -162,6 +235,7 @@ impl<'a> CardView<'a> {
             deadline: card.deadline().map(ends),
             unattended: card.unattended(),
             task: card.is_task(),
+            external: asked.external.is_some(),
             decision: card.decision().map(said),
             outcome: outcome(card),
             detail: card.detail(),

@@ -23,6 +23,7 @@ use axum::response::Response;
 use parking_lot::Mutex;
 use portcullis_policy::ledger::{self, Card};
 use portcullis_policy::name::AgentName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::HashMap;
@@ -42,7 +43,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How often the store is asked for what another gateway wrote.
 const LOOK: Duration = Duration::from_secs(2);
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     /// The id of an event that was seen.

@@ -11,12 +11,44 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use portcullis_policy::ledger::Covers;
 use portcullis_policy::name::AgentName;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::sync::Arc;
 
-#[derive(Deserialize)]
+/// Standing approvals, the oldest first.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GrantList {
+    items: Vec<GrantView>,
+    /// Where the next page begins; absent on the last one.
+    cursor: Option<String>,
+}
+
+/// A standing approval: what passes without asking.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct GrantView {
+    id: String,
+    /// The approval it was given with.
+    approval: String,
+    agent: String,
+    /// In this run; without one in any run of the agent.
+    run: Option<String>,
+    server: String,
+    tool: String,
+    /// `arguments` for the same call again, `tool` for any call of it.
+    covers: &'static str,
+    /// Digest of the arguments that it covers.
+    arguments: Option<String>,
+    by: String,
+    role: &'static str,
+    created: String,
+    expires: String,
+    ended: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     agent: Option<String>,
@@ -57,8 +89,7 @@ pub(super) async fn list(
     let after =
         |row: &GrantRow| Cursor { created_ms: row.grant.created_ms, id: row.grant.id.clone() };
     let cursor = last.map(|row| listing.page_after(&after(row)));
-    let items: Vec<Value> = rows.iter().map(shown).collect();
-    Ok(Json(json!({"items": items, "cursor": cursor})).into_response())
+    Ok(Json(GrantList { items: rows.iter().map(shown).collect(), cursor }).into_response())
 }
 
 pub(super) async fn end(
@@ -66,10 +97,15 @@ pub(super) async fn end(
     Extension(admin): Extension<Admin>,
     Path(id): Path<String>,
 ) -> Result<Response, Fault> {
+    Ok(Json(shown(&ended(&api, &admin, &id).await?)).into_response())
+}
+
+/// Ends a standing approval that `admin` may see.
+pub(super) async fn ended(api: &Api, admin: &Admin, id: &str) -> Result<GrantRow, Fault> {
     if !admin.may_decide() {
         return Err(Fault::role("end standing approvals"));
     }
-    let row = api.store.grant(&id).await.map_err(|fault| unavailable(&fault))?;
+    let row = api.store.grant(id).await.map_err(|fault| unavailable(&fault))?;
     let row = row.filter(|row| admin.may_see(&row.grant.agent)).ok_or_else(|| {
         Fault::new(StatusCode::NOT_FOUND, "not_found", "there is no such standing approval")
     })?;
@@ -79,25 +115,27 @@ pub(super) async fn end(
             "the end cannot be put on record, so it is not in effect; see the gateway's log";
         Fault::new(StatusCode::SERVICE_UNAVAILABLE, "store", message)
     })?;
-    let row = api.store.grant(&id).await.map_err(|fault| unavailable(&fault))?.unwrap_or(row);
-    Ok(Json(shown(&row)).into_response())
+    Ok(api.store.grant(id).await.map_err(|fault| unavailable(&fault))?.unwrap_or(row))
 }
 
-fn shown(row: &GrantRow) -> Value {
+fn shown(row: &GrantRow) -> GrantView {
     let grant = &row.grant;
-    json!({
-        "id": grant.id,
-        "approval": grant.card,
-        "agent": grant.agent.as_str(),
-        "run": grant.run,
-        "server": grant.server.as_str(),
-        "tool": grant.tool.as_str(),
-        "covers": grant.covers(),
-        "arguments": grant.arguments.map(|digest| digest.to_string()),
-        "by": grant.by.name,
-        "role": grant.by.role.as_str(),
-        "created": wall(grant.created_ms),
-        "expires": wall(grant.expires_ms),
-        "ended": row.ended_ms.map(wall),
-    })
+    GrantView {
+        id: grant.id.clone(),
+        approval: grant.card.clone(),
+        agent: grant.agent.to_string(),
+        run: grant.run.clone(),
+        server: grant.server.to_string(),
+        tool: grant.tool.to_string(),
+        covers: match grant.covers() {
+            Covers::Arguments => "arguments",
+            Covers::Tool => "tool",
+        },
+        arguments: grant.arguments.map(|digest| digest.to_string()),
+        by: grant.by.name.clone(),
+        role: grant.by.role.as_str(),
+        created: wall(grant.created_ms),
+        expires: wall(grant.expires_ms),
+        ended: row.ended_ms.map(wall),
+    }
 }

@@ -1,40 +1,80 @@
-//! `/approve/{id}`: where a person is sent who is asked to decide.
+//! The page: where people see what waits, and decide it.
 //!
-//! It says how to decide and nothing of the approval, so it is the same for an id that does not
-//! exist and needs no credential.
+//! Rendered here, whole, so that a decision needs no script; with one the page follows what
+//! happens. Nothing but a form of ours, from a page of ours, in a session of ours changes anything
+//! (its own cookie, a token in the form, the `Origin` of this listener). Text from elsewhere gets
+//! into a page as text alone. No parameter says where a browser goes next.
 
-use super::Api;
-use super::answer::{Fault, strict};
-use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::{Html, IntoResponse, Response};
+mod arguments;
+mod assets;
+mod batch;
+mod card;
+mod decide;
+mod fault;
+mod form;
+mod frame;
+mod inbox;
+mod list;
+mod login;
+mod session;
+mod standing;
+mod time;
+
+use super::answer::strict;
+use super::{Api, events};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{self, HeaderValue};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use fault::PageFault;
 use std::sync::Arc;
 
-/// The door of pages: the listener's own name, no credential.
-pub(super) async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+pub(super) use card::Told;
+pub(super) use login::{Link, link};
+
+/// Largest form, in bytes: edited arguments, each byte of which may take three.
+pub(super) const FORM_BYTES_MAX: usize = 256 * 1024;
+
+/// Where the styles, the script and the events come from, and where forms go: this listener.
+const CONTENT: &str = "default-src 'none'; style-src 'self'; script-src 'self'; \
+     connect-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; \
+     frame-ancestors 'none'";
+
+/// The routes of the page.
+pub(super) fn routes(api: &Arc<Api>) -> Router<Arc<Api>> {
+    let inside = Router::new()
+        .route("/", get(inbox::inbox))
+        .route("/approve/{id}", get(inbox::card).post(decide::decide))
+        .route("/decide", post(batch::batch))
+        .route("/history", get(inbox::history))
+        .route("/standing", get(standing::list))
+        .route("/standing/{id}/end", post(standing::end))
+        .route("/logout", post(login::leave))
+        .route("/live", get(events::stream))
+        .layer(from_fn_with_state(Arc::clone(api), session::inside));
+    Router::new()
+        .route("/login", get(login::ask).post(login::enter))
+        .route("/login/check", get(login::check))
+        .route("/page.css", get(assets::css))
+        .route("/page.js", get(assets::script))
+        .merge(inside)
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::clone(api), door))
+}
+
+// The listener's own name; the session comes after it.
+async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let mut response = if api.hosts.admit(request.headers()) {
         next.run(request).await
     } else {
-        let message = "this listener is not known by that name, or the page is a foreign one";
-        Fault::new(StatusCode::FORBIDDEN, "host", message).into_response()
+        PageFault::foreign().into_response()
     };
-    strict(response.headers_mut());
+    let headers = response.headers_mut();
+    strict(headers);
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT));
+    // With `no-referrer` a browser sends the forms of this page with the origin `null`.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     response
-}
-
-pub(super) async fn approve(Path(id): Path<String>) -> Result<Html<String>, Fault> {
-    let plain = id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    if !plain {
-        return Err(Fault::no_approval());
-    }
-    Ok(Html(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Decide {id}</title>\n<h1>A call waits for your approval</h1>\n\
-         <p>Nothing of it has run. Look at it and decide on the machine of the gateway:</p>\n\
-         <pre>portcullis approvals\nportcullis approve {id}\nportcullis deny {id} -m \"why not\"</pre>\n\
-         <p>From elsewhere, with your own token: <code>GET /v1/approvals/{id}</code> and \
-         <code>POST /v1/approvals/{id}/decision</code>.</p>\n</html>\n"
-    )))
 }

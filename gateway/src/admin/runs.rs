@@ -4,12 +4,14 @@
 use super::Api;
 use super::answer::{Fault, json_body, unavailable};
 use super::cursor::Listing;
+use super::openapi::state_word;
+use super::views::{DiagnosticView, MissingView, ToolView};
 use crate::audit::time::rfc3339;
 use crate::identity::Admin;
 use crate::parked::{Clock, StopError};
 use crate::runs::{NewRun, ParentOf, StartRunError, Started};
 use crate::store::{Cursor, LIST_ITEMS_MAX, RunFilter, RunNamed, RunRow};
-use crate::views::reach;
+use crate::views::{missing, reach};
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
@@ -19,18 +21,20 @@ use axum::{Extension, Json};
 use portcullis_policy::name::AgentName;
 use portcullis_policy::narrow::Narrow;
 use portcullis_policy::source::duration;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Longest reason for an end, in characters.
 const WHY_CHARS_MAX: usize = 200;
 
-#[derive(Deserialize)]
+/// A run to be started.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct WireRun {
+pub(super) struct WireRun {
     agent: String,
     /// The run above it.
     parent: Option<String>,
@@ -38,12 +42,17 @@ struct WireRun {
     parent_agent: Option<String>,
     /// Such as `30m`.
     ttl: Option<String>,
+    /// What it leaves of what the agent's policy grants.
+    #[schemars(with = "Option<Map<String, Value>>")]
     narrow: Option<Box<RawValue>>,
     #[serde(default)]
     unattended: bool,
+    /// True if a helper prints its token for a subagent whose end a hook tells.
+    #[serde(default)]
+    helper: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wanted {
     agent: Option<String>,
@@ -54,16 +63,64 @@ pub(super) struct Wanted {
     cursor: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ending {
     /// Why, as agents and records are told.
     why: Option<String>,
 }
 
-#[derive(Serialize)]
+/// A run that was started. Its token is shown here and nowhere else.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct StartedView {
+    run: String,
+    agent: String,
+    /// The run above it.
+    parent: Option<String>,
+    /// What the agent connects to.
+    url: String,
+    /// What it authenticates with.
+    token: String,
+    expires: Option<String>,
+    /// What it may use at this moment.
+    tools: Vec<ToolView>,
+    /// What is declared but not there.
+    missing: Vec<MissingView>,
+    /// What its `narrow` names in vain.
+    diagnostics: Vec<DiagnosticView>,
+}
+
+/// Runs, the oldest first.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct RunList<'a> {
+    items: Vec<RunView<'a>>,
+    /// Where the next page begins; absent on the last one.
+    cursor: Option<String>,
+}
+
+/// What ended with a run.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct EndedView {
+    run: String,
+    /// It and the runs below it; empty if it had ended before.
+    ended: Vec<String>,
+    /// Approvals that were settled.
+    settled: Vec<SettledView>,
+}
+
+/// An approval that ended with its run.
+#[derive(Serialize, JsonSchema)]
+struct SettledView {
+    id: String,
+    run: String,
+    #[schemars(schema_with = "state_word")]
+    state: &'static str,
+}
+
+/// A run.
+#[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-struct RunView<'a> {
+pub(super) struct RunView<'a> {
     run: &'a str,
     agent: &'a str,
     parent: Option<&'a str>,
@@ -72,6 +129,7 @@ struct RunView<'a> {
     /// True for the run of a credential, which nobody started.
     unnamed: bool,
     unattended: bool,
+    #[schemars(with = "Option<Map<String, Value>>")]
     narrow: Option<Box<RawValue>>,
     created: String,
     created_by: &'a str,
@@ -122,6 +180,10 @@ pub(super) async fn start(
         by: admin.name().to_owned(),
     };
     let started = api.runs.start(new).await.map_err(|error| not_started(&error))?;
+    if wire.helper {
+        let row = &started.row;
+        api.runs.pairs().began(&row.id, &row.agent, api.parked.now_ms());
+    }
     Ok((StatusCode::CREATED, Json(started_view(&api, &started))).into_response())
 }
 
@@ -134,18 +196,19 @@ async fn parent_run(api: &Api, admin: &Admin, id: String) -> Result<String, Faul
     }
 }
 
-fn started_view(api: &Api, started: &Started) -> Value {
+fn started_view(api: &Api, started: &Started) -> StartedView {
     let row = &started.row;
-    json!({
-        "run": row.id,
-        "agent": row.agent.as_str(),
-        "parent": row.parent,
-        "url": api.runs.url(row),
-        "token": started.token.reveal(),
-        "expires": expires(row),
-        "tools": reach(&started.scope),
-        "diagnostics": started.diagnostics.iter().map(super::diagnostic_json).collect::<Vec<_>>(),
-    })
+    StartedView {
+        run: row.id.clone(),
+        agent: row.agent.to_string(),
+        parent: row.parent.clone(),
+        url: api.runs.url(row),
+        token: started.token.reveal().to_owned(),
+        expires: expires(row),
+        tools: reach(&started.scope),
+        missing: missing(&started.scope),
+        diagnostics: started.diagnostics.iter().map(DiagnosticView::from).collect(),
+    }
 }
 
 fn not_started(error: &StartRunError) -> Fault {
@@ -187,7 +250,7 @@ pub(super) async fn list(
         filter.agents.push(name(agent, "agent")?);
     }
     let Some(agents) = admin.sees_of(std::mem::take(&mut filter.agents)) else {
-        return Ok(Json(json!({"items": [], "cursor": null})).into_response());
+        return Ok(Json(RunList { items: Vec::new(), cursor: None }).into_response());
     };
     filter.agents = agents;
     let agents: Vec<&str> = filter.agents.iter().map(AgentName::as_str).collect();
@@ -203,7 +266,7 @@ pub(super) async fn list(
     let last = rows.last().filter(|_| rows.len() >= LIST_ITEMS_MAX as usize);
     let cursor = last.map(|row| listing.page_after(&after(row)));
     let items: Vec<RunView<'_>> = rows.iter().map(|row| view(&api, row)).collect();
-    Ok(Json(json!({"items": items, "cursor": cursor})).into_response())
+    Ok(Json(RunList { items, cursor }).into_response())
 }
 
 pub(super) async fn one(
@@ -238,14 +301,14 @@ pub(super) async fn end(
     }
     let ended = api.runs.end(&row.id, &why, admin.name()).await;
     let ended = ended.map_err(|error| not_ended(&error))?;
-    Ok(Json(json!({
-        "run": row.id,
-        "ended": ended.runs.iter().map(|run| &run.id).collect::<Vec<_>>(),
-        "settled": ended.cards.iter().map(|card| json!({
-            "id": card.id(), "run": card.asked().run, "state": card.state().as_str(),
-        })).collect::<Vec<_>>(),
-    }))
-    .into_response())
+    let settled = ended.cards.iter().map(|card| SettledView {
+        id: card.id().to_owned(),
+        run: card.asked().run.clone(),
+        state: card.state().as_str(),
+    });
+    let settled = settled.collect();
+    let ended = ended.runs.into_iter().map(|run| run.id).collect();
+    Ok(Json(EndedView { run: row.id, ended, settled }).into_response())
 }
 
 /// True if `given` may stand for `id`. To who sees only some, a beginning that stands for one

@@ -100,7 +100,7 @@ async fn roles_may_what_they_may() {
     assert_eq!(desk.get("stranger", "/v1/agents").await.1["items"], json!([]));
     assert_eq!(desk.get("stranger", "/v1/agents/support").await.0, 404);
     assert_eq!(desk.get("harness", "/v1/diagnostics").await.0, 403);
-    assert_eq!(desk.get("viewer", "/v1/agents").await.1["items"][0]["name"], "support");
+    assert_eq!(desk.get("viewer", "/v1/agents").await.1["items"][0]["agent"], "support");
     assert_eq!(desk.get("viewer", "/v1/agents/Support").await.1["agent"], "support");
     let found = desk.get("viewer", "/v1/diagnostics").await.1;
     assert_eq!(found["items"][0]["code"], "server_not_configured");

@@ -13,8 +13,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use portcullis_policy::source::duration;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -25,9 +25,38 @@ const OVERLAP_MAX: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// The same, if nothing is said.
 const OVERLAP_DEFAULT: Duration = Duration::from_secs(3_600);
 
-#[derive(Deserialize)]
+/// Tokens that were made here; those of files are in the files.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct TokenList {
+    items: Vec<TokenView>,
+}
+
+/// A token, of an agent or of an admin principal.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TokenView {
+    id: String,
+    agent: Option<String>,
+    admin: Option<String>,
+    role: Option<String>,
+    /// The agents of a harness.
+    agents: Vec<String>,
+    note: String,
+    /// `live`, `expired` or `revoked`.
+    state: &'static str,
+    created: String,
+    created_by: String,
+    expires: Option<String>,
+    revoked: Option<String>,
+    /// The token itself, in the answer that makes it and nowhere else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+/// A token to be made.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct WireToken {
+pub(super) struct WireToken {
     /// The agent it stands for; or `admin` and `role`.
     agent: Option<String>,
     /// The name of an admin principal.
@@ -77,11 +106,8 @@ pub(super) async fn create(
     };
     let made = api.credentials.create(new).await.map_err(|error| not_done(&error))?;
     let (row, token) = made;
-    let mut shown = view(&row);
-    if let Some(shown) = shown.as_object_mut() {
-        shown.insert("token".to_owned(), Value::from(token.reveal()));
-    }
-    Ok((StatusCode::CREATED, Json(shown)).into_response())
+    let token = Some(token.reveal().to_owned());
+    Ok((StatusCode::CREATED, Json(TokenView { token, ..view(&row) })).into_response())
 }
 
 fn holder(api: &Api, wire: &WireToken) -> Result<Holder, Fault> {
@@ -146,8 +172,7 @@ pub(super) async fn list(
         return Err(Fault::role("read the tokens of all agents"));
     }
     let rows = api.credentials.list().await.map_err(|fault| unavailable(&fault))?;
-    let items: Vec<Value> = rows.iter().map(view).collect();
-    Ok(Json(json!({"items": items})).into_response())
+    Ok(Json(TokenList { items: rows.iter().map(view).collect() }).into_response())
 }
 
 pub(super) async fn revoke(
@@ -162,7 +187,7 @@ pub(super) async fn revoke(
     Ok(Json(view(&row)).into_response())
 }
 
-fn view(row: &TokenRow) -> Value {
+fn view(row: &TokenRow) -> TokenView {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let over = row.expires_ms.is_some_and(|ms| u128::from(ms) <= now.as_millis());
     let state = match (row.revoked_ms, over) {
@@ -171,25 +196,26 @@ fn view(row: &TokenRow) -> Value {
         (None, false) => "live",
     };
     let (agent, admin, role, agents) = match &row.holder {
-        Holder::Agent(agent) => (Some(agent.as_str()), None, None, Vec::new()),
+        Holder::Agent(agent) => (Some(agent.to_string()), None, None, Vec::new()),
         Holder::Admin { name, role, agents } => {
-            let agents = agents.iter().map(|agent| agent.as_str()).collect();
-            (None, Some(name.as_str()), Some(role.as_str()), agents)
+            let agents = agents.iter().map(ToString::to_string).collect();
+            (None, Some(name.clone()), Some(role.clone()), agents)
         }
     };
-    json!({
-        "id": row.id,
-        "agent": agent,
-        "admin": admin,
-        "role": role,
-        "agents": agents,
-        "note": row.note,
-        "state": state,
-        "created": wall(row.created_ms),
-        "createdBy": row.created_by,
-        "expires": row.expires_ms.map(wall),
-        "revoked": row.revoked_ms.map(wall),
-    })
+    TokenView {
+        id: row.id.clone(),
+        agent,
+        admin,
+        role,
+        agents,
+        note: row.note.clone(),
+        state,
+        created: wall(row.created_ms),
+        created_by: row.created_by.clone(),
+        expires: row.expires_ms.map(wall),
+        revoked: row.revoked_ms.map(wall),
+        token: None,
+    }
 }
 
 fn not_done(error: &TokenError) -> Fault {

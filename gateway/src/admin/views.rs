@@ -2,31 +2,28 @@
 
 use super::Api;
 use super::answer::Fault;
-use super::card::Claims;
 use crate::identity::Admin;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use portcullis_policy::catalogue::ToolOffer;
 use portcullis_policy::diagnostic::Diagnostic;
 use portcullis_policy::ledger::Card;
 use portcullis_policy::name::AgentName;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::fmt;
 use std::sync::Arc;
 
 /// The agents with a summary each.
-pub type AgentsView = Box<dyn Fn() -> Vec<(AgentName, Value)> + Send + Sync>;
+pub type AgentsView = Box<dyn Fn() -> Vec<(AgentName, AgentSummary)> + Send + Sync>;
 /// The effective view of one agent; `None` if no policy names it.
-pub type AgentView = Box<dyn Fn(&AgentName) -> Option<Value> + Send + Sync>;
+pub type AgentView = Box<dyn Fn(&AgentName) -> Option<Effective> + Send + Sync>;
 /// Every finding of the present generation.
 pub type DiagnosticsView = Box<dyn Fn() -> Vec<Diagnostic> + Send + Sync>;
-/// What the server calls the tool of a card.
-pub type TitleView = Box<dyn Fn(&Card) -> Option<String> + Send + Sync>;
-
-/// What the server claims of the tool of a card.
-pub type ClaimsView = Box<dyn Fn(&Card) -> Option<Claims> + Send + Sync>;
+/// The tool of a card, as its server defines it at this moment.
+pub type OfferView = Box<dyn Fn(&Card) -> Option<Arc<ToolOffer>> + Send + Sync>;
 
 /// What the gateway tells about the generation that serves.
 pub struct Views {
@@ -37,9 +34,7 @@ pub struct Views {
     /// For `/v1/diagnostics`.
     pub diagnostics: DiagnosticsView,
     /// For cards.
-    pub title: TitleView,
-    /// For cards.
-    pub claims: ClaimsView,
+    pub offer: OfferView,
 }
 
 impl fmt::Debug for Views {
@@ -48,23 +43,111 @@ impl fmt::Debug for Views {
     }
 }
 
-/// A finding as JSON, the same in the API and in `check --format json`.
-#[must_use]
-pub fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
-    let at = diagnostic.location.as_ref();
-    json!({
-        "severity": diagnostic.severity.as_str(),
-        "code": diagnostic.code,
-        "message": diagnostic.message,
-        "file": at.map(|at| &*at.file),
-        "line": at.map(|at| at.line),
-        "column": at.map(|at| at.column),
-    })
+/// An agent in a list.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct AgentSummary {
+    /// Its name.
+    pub agent: String,
+    /// What it is for.
+    pub description: String,
+    /// How many tools it may use at this moment.
+    pub tools: usize,
+    /// How much is declared but not there.
+    pub missing: usize,
 }
 
-#[derive(Serialize)]
-struct Items {
-    items: Vec<Value>,
+/// What an agent may use at this moment.
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
+pub struct Effective {
+    /// Its name.
+    pub agent: String,
+    /// What it is for.
+    pub description: String,
+    /// Counts the states of policy and servers.
+    pub generation: u64,
+    /// `direct`, or `search` if it finds its tools by `search`.
+    pub exposed: &'static str,
+    /// Its tools.
+    pub tools: Vec<ToolView>,
+    /// What is declared but not there.
+    pub missing: Vec<MissingView>,
+    /// What it is told at the handshake.
+    pub instructions: String,
+}
+
+/// A tool of an agent.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct ToolView {
+    /// The name that the agent calls.
+    pub name: String,
+    /// Its server.
+    pub server: String,
+    /// Its name there.
+    pub tool: String,
+    /// What its server calls it.
+    pub title: Option<String>,
+    /// `auto` if it runs, `asks` if it waits for an approval.
+    pub approval: &'static str,
+    /// The rule that says so: file and line.
+    pub rule: String,
+}
+
+/// Something that is declared but not there.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct MissingView {
+    /// The server.
+    pub server: String,
+    /// The tool; without one it is all of the server.
+    pub tool: Option<String>,
+    /// Such as `unreachable`.
+    pub why: &'static str,
+    /// Where it is declared: file and line.
+    pub declared: String,
+}
+
+/// A finding, the same in the API and in `check --format json`.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct DiagnosticView {
+    /// `error`, `warning` or `note`.
+    pub severity: &'static str,
+    /// A stable word for programs.
+    pub code: &'static str,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// Where.
+    pub file: Option<String>,
+    /// Counted from 1.
+    pub line: Option<u64>,
+    /// Counted from 1.
+    pub column: Option<u64>,
+}
+
+impl From<&Diagnostic> for DiagnosticView {
+    fn from(diagnostic: &Diagnostic) -> Self {
+        let at = diagnostic.location.as_ref();
+        // Line 0 means the whole of something.
+        let number = |number: u64| (number > 0).then_some(number);
+        Self {
+            severity: diagnostic.severity.as_str(),
+            code: diagnostic.code,
+            message: diagnostic.message.clone(),
+            file: at.map(|at| at.file.to_string()),
+            line: at.and_then(|at| number(at.line.into())),
+            column: at.and_then(|at| number(at.column.into())),
+        }
+    }
+}
+
+/// The agents that the reader may see.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Agents {
+    items: Vec<AgentSummary>,
+}
+
+/// What is wrong with policy and servers.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Diagnostics {
+    items: Vec<DiagnosticView>,
 }
 
 pub(super) async fn agents(
@@ -72,7 +155,7 @@ pub(super) async fn agents(
     Extension(admin): Extension<Admin>,
 ) -> Response {
     let seen = (api.views.agents)().into_iter().filter(|(agent, _)| admin.may_see(agent));
-    Json(Items { items: seen.map(|(_, view)| view).collect() }).into_response()
+    Json(Agents { items: seen.map(|(_, view)| view).collect() }).into_response()
 }
 
 pub(super) async fn agent(
@@ -100,6 +183,6 @@ pub(super) async fn diagnostics(
     if !admin.may_see_all() {
         return Err(Fault::role("read the diagnostics of all agents"));
     }
-    let items = (api.views.diagnostics)().iter().map(diagnostic_json).collect();
-    Ok(Json(Items { items }).into_response())
+    let items = (api.views.diagnostics)().iter().map(DiagnosticView::from).collect();
+    Ok(Json(Diagnostics { items }).into_response())
 }

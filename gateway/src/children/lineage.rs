@@ -5,15 +5,15 @@ use crate::asked::Asked;
 use crate::door::Visit;
 use crate::parked::ParkError;
 use crate::runs::{NewRun, ParentOf, StartRunError};
-use crate::views::reach;
+use crate::views::{missing, reach};
 use portcullis_policy::decide::{Reason, shown};
 use portcullis_policy::definition::SubAgent;
 use portcullis_policy::json::quote;
 use portcullis_policy::narrow::Narrow;
 use portcullis_policy::source::duration;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use std::time::Duration;
 
 #[derive(Deserialize)]
@@ -162,18 +162,12 @@ pub(super) fn view(asked: &Asked, arguments: &str) -> Done {
         let text = format!("No policy defines the agent behind {}.", shown(&sub_agent));
         return Err(Refused::unknown(text));
     };
-    let missing: Vec<Value> = scope
-        .all
-        .missing
-        .iter()
-        .map(|gone| json!({"server": gone.server.as_str(), "tool": gone.tool, "why": gone.kind.as_str()}))
-        .collect();
     Ok(json!({
         "subAgent": bound.name,
         "agent": bound.agent.as_str(),
         "description": bound.description,
         "tools": reach(scope),
-        "missing": missing,
+        "missing": missing(scope),
     }))
 }
 

@@ -17,11 +17,19 @@ pub(super) struct Card {
     pub(super) tool: String,
     pub(super) title: Option<String>,
     pub(super) arguments: Option<String>,
-    pub(super) digest: String,
+    pub(super) digest: Option<String>,
     pub(super) rule: String,
     pub(super) created: String,
     pub(super) deadline: Option<String>,
     pub(super) unattended: bool,
+    #[serde(default)]
+    pub(super) approvers: Vec<String>,
+    #[serde(default = "one")]
+    pub(super) needed: u32,
+    #[serde(default)]
+    pub(super) votes: Vec<Decision>,
+    #[serde(default)]
+    pub(super) edit: Option<Edit>,
     pub(super) decision: Option<Decision>,
     pub(super) outcome: Option<String>,
     pub(super) detail: String,
@@ -41,6 +49,17 @@ pub(super) struct Decision {
     pub(super) at: String,
 }
 
+/// What an approver made of the arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Edit {
+    asked: Option<String>,
+    by: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
 /// Longest piece of arguments in a list, in characters.
 const LIST_ARGUMENTS_CHARS: usize = 60;
 
@@ -49,7 +68,7 @@ impl Card {
     pub(super) fn is_whole(&self) -> bool {
         self.arguments
             .as_ref()
-            .is_some_and(|text| Digest::of(text.as_bytes()).to_string() == self.digest)
+            .is_some_and(|text| Some(Digest::of(text.as_bytes()).to_string()) == self.digest)
     }
 
     /// The whole card.
@@ -76,8 +95,24 @@ impl Card {
                 "not shown: they hold secrets, and this credential does not decide",
             ),
         }
-        row("digest", &plain(&self.digest));
+        if let Some(digest) = &self.digest {
+            row("digest", &plain(digest));
+        }
+        if let Some(Edit { asked, by }) = &self.edit {
+            let asked = asked.as_deref().map_or("not shown".to_owned(), plain);
+            row("asked for", &format!("{asked} (changed by {})", plain(by)));
+        }
         row("rule", &plain(&self.rule));
+        if !self.approvers.is_empty() {
+            let of = match self.needed {
+                1 => String::new(),
+                needed => format!(", {needed} different ones"),
+            };
+            row("decides", &plain(&format!("{}{of}", self.approvers.join(" or "))));
+        }
+        for vote in &self.votes {
+            row("vote", &vote.shown());
+        }
         row("created", &plain(&self.created));
         if let Some(deadline) = &self.deadline {
             row("until", &plain(deadline));

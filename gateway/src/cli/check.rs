@@ -2,7 +2,7 @@
 
 use super::screen::{complain, json, lines, plain, print};
 use super::{CheckArgs, CheckFormat, Exit, config_file, environment};
-use crate::admin::diagnostic_json;
+use crate::admin::DiagnosticView;
 use crate::config::{Config, ConfigError, policy_files};
 use portcullis_policy::diagnostic::{Diagnostic, Severity};
 use portcullis_policy::source::{SourceFile, read};
@@ -79,7 +79,7 @@ impl Report {
     }
 
     pub(super) fn json(&self) -> String {
-        let findings: Vec<_> = self.found.iter().map(diagnostic_json).collect();
+        let findings: Vec<_> = self.found.iter().map(DiagnosticView::from).collect();
         let report = value!({
             "findings": findings,
             "errors": self.count(Severity::Error),

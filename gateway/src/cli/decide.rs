@@ -1,11 +1,41 @@
-//! `portcullis approve` and `deny`: what is decided is what was shown.
+//! `portcullis show`, `approve` and `deny`: what is decided is what was shown.
 
 use super::card::Card;
 use super::door::{Admin, DoorError};
-use super::screen::{complain, plain, print};
-use super::{ApproveArgs, DenyArgs, Exit};
-use serde_json::{Value, json};
+use super::screen::{complain, decorated, json as escaped, plain, print};
+use super::{ApproveArgs, DenyArgs, Exit, ShowArgs};
+use portcullis_policy::canonical::canonical;
+use portcullis_policy::difference::difference;
+use portcullis_policy::json::JsonLimits;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdin};
+use std::path::Path;
+
+/// A decision as the API takes it.
+#[derive(Serialize)]
+struct Wish<'a> {
+    decision: &'static str,
+    digest: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing<'a>>,
+}
+
+#[derive(Serialize)]
+struct Standing<'a> {
+    covers: &'static str,
+    lasts: &'a str,
+}
+
+pub(super) async fn show(args: &ShowArgs) -> Exit {
+    finish(shown(args).await)
+}
 
 pub(super) async fn approve(args: &ApproveArgs) -> Exit {
     finish(approved(args).await)
@@ -22,10 +52,23 @@ fn finish(result: Result<Exit, DoorError>) -> Exit {
     })
 }
 
+async fn shown(args: &ShowArgs) -> Result<Exit, DoorError> {
+    let admin = args.door.open().await?;
+    let text = text(&admin, &args.id).await?;
+    if args.json {
+        return Ok(print(&escaped(&text)));
+    }
+    let card: Card = serde_json::from_str(&text).map_err(|error| admin.foreign(&error))?;
+    let ended = if card.state == "parked" { String::new() } else { format!("{}\n", card.ended()) };
+    Ok(print(&format!("{}{ended}", decorated(&card.shown()))))
+}
+
 async fn approved(args: &ApproveArgs) -> Result<Exit, DoorError> {
+    let edited = args.args.as_deref().map(edited).transpose()?;
+    let standing = standing(args)?;
     let admin = args.door.open().await?;
     let card = card(&admin, &args.id).await?;
-    print(&card.shown());
+    print(&decorated(&card.shown()));
     if card.state != "parked" {
         complain(&card.ended());
         return Ok(Exit::Finding);
@@ -34,38 +77,112 @@ async fn approved(args: &ApproveArgs) -> Result<Exit, DoorError> {
         complain("the digest is not that of the arguments shown, so nothing was decided");
         return Ok(Exit::Finding);
     }
-    if !args.yes && stdin().is_terminal() && !confirmed() {
+    if let Some(edited) = &edited {
+        print(&decorated(&changes(&card, edited)?));
+    }
+    let question = match (&edited, &standing) {
+        (None, None) => "Let it run, once, exactly as shown?",
+        (Some(_), None) => "Let it run, once, with these changes?",
+        (_, Some(_)) => "Let it run, and what it covers from now on?",
+    };
+    if !args.yes && stdin().is_terminal() && !confirmed(question) {
         complain("nothing was decided");
         return Ok(Exit::Finding);
     }
-    let body = json!({"decision": "approve", "digest": card.digest});
-    decided(&admin, &card, &body, "approved; it runs once, as soon as its caller collects it").await
+    let wish = Wish {
+        decision: "approve",
+        digest: card.digest.as_deref().unwrap_or_default(),
+        reason: None,
+        arguments: edited.and_then(|text| RawValue::from_string(text).ok()),
+        standing,
+    };
+    let done = "approved; it runs once, as soon as its caller collects it";
+    decided(&admin, &card, &wish, done).await
+}
+
+fn standing(args: &ApproveArgs) -> Result<Option<Standing<'_>>, DoorError> {
+    let covers = if args.any_args { "tool" } else { "arguments" };
+    let lasts = match (&args.time, args.for_run) {
+        (Some(time), _) => time,
+        (None, true) => "run",
+        (None, false) if args.any_args => {
+            let text = "`--any-args` goes with `--for TIME` or `--for-run`";
+            return Err(DoorError::Refused(text.to_owned()));
+        }
+        (None, false) => return Ok(None),
+    };
+    Ok(Some(Standing { covers, lasts }))
+}
+
+// In its one form, as it would be digested.
+fn edited(file: &Path) -> Result<String, DoorError> {
+    let named = plain(&file.display().to_string());
+    let refused = |why: &dyn std::fmt::Display| {
+        DoorError::Refused(format!("`{named}`: {}", plain(&why.to_string())))
+    };
+    let text = std::fs::read(file).map_err(|error| refused(&error))?;
+    canonical(&text, JsonLimits::default()).map_err(|error| refused(&error))
+}
+
+fn changes(card: &Card, edited: &str) -> Result<String, DoorError> {
+    let before = card.arguments.as_deref().unwrap_or_default();
+    let found = difference(before, edited, JsonLimits::default())
+        .map_err(|error| DoorError::Refused(plain(&error.to_string())))?;
+    if found.is_empty() {
+        return Err(DoorError::Refused("the file changes nothing of the arguments".to_owned()));
+    }
+    let mut out = String::new();
+    for change in found {
+        let side = |side: Option<String>| side.as_deref().map_or("nothing".to_owned(), plain);
+        // Writing into a String cannot fail.
+        let _ = writeln!(
+            out,
+            "{:<10} {}: {} instead of {}",
+            "change",
+            plain(&change.path.join(".")),
+            side(change.after),
+            side(change.before)
+        );
+    }
+    Ok(out)
 }
 
 async fn denied(args: &DenyArgs) -> Result<Exit, DoorError> {
     let admin = args.door.open().await?;
     let card = card(&admin, &args.id).await?;
-    print(&card.shown());
-    let mut body = json!({"decision": "deny", "digest": card.digest});
-    if let (false, Some(body)) = (args.message.is_empty(), body.as_object_mut()) {
-        body.insert("reason".to_owned(), Value::from(args.message.as_str()));
-    }
-    decided(&admin, &card, &body, "denied; it will not run").await
+    print(&decorated(&card.shown()));
+    let wish = Wish {
+        decision: "deny",
+        digest: card.digest.as_deref().unwrap_or_default(),
+        reason: Some(args.message.as_str()).filter(|reason| !reason.is_empty()),
+        arguments: None,
+        standing: None,
+    };
+    decided(&admin, &card, &wish, "denied; it will not run").await
 }
 
 async fn card(admin: &Admin, id: &str) -> Result<Card, DoorError> {
+    serde_json::from_str(&text(admin, id).await?).map_err(|error| admin.foreign(&error))
+}
+
+async fn text(admin: &Admin, id: &str) -> Result<String, DoorError> {
     // The id becomes part of a path, so nothing but an id may.
     let plain_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !plain_id {
         return Err(DoorError::Refused(format!("`{}` is not the id of an approval", plain(id))));
     }
-    let text = admin.get(&format!("/v1/approvals/{id}"), &[]).await?;
-    serde_json::from_str(&text).map_err(|error| admin.foreign(&error))
+    admin.get(&format!("/v1/approvals/{id}"), &[]).await
 }
 
-async fn decided(admin: &Admin, card: &Card, body: &Value, done: &str) -> Result<Exit, DoorError> {
+async fn decided(
+    admin: &Admin,
+    card: &Card,
+    wish: &Wish<'_>,
+    done: &str,
+) -> Result<Exit, DoorError> {
     let path = format!("/v1/approvals/{}/decision", card.id);
-    let answer = admin.post(&path, body.to_string()).await?;
+    let body = serde_json::to_string(wish).map_err(|error| admin.foreign(&error))?;
+    let answer = admin.post(&path, body).await?;
     match answer.status {
         200 => Ok(print(&format!("{}\n", outstanding(&answer.text).as_deref().unwrap_or(done)))),
         409 => {
@@ -89,8 +206,8 @@ fn outstanding(card: &str) -> Option<String> {
     Some(format!("your approval counts; {votes} of {needed} are there, and it runs with the last"))
 }
 
-fn confirmed() -> bool {
-    print("Let it run, once, exactly as shown? Type `yes`:");
+fn confirmed(question: &str) -> bool {
+    print(&format!("{question} Type `yes`:"));
     let mut line = String::new();
     stdin().read_line(&mut line).is_ok() && line.trim().eq_ignore_ascii_case("yes")
 }

@@ -136,6 +136,6 @@ fn connect(page: &mut String, url: &str, agent: &str, token: &str) {
          -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \\\n    \
          -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/list' \\\n    \
          -d '{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{{\"_meta\":{meta}}}}}'\n\n\
-         Decide calls that wait, in another terminal:\n  portcullis approvals --watch\n  portcullis approve ID\n  portcullis deny ID -m 'why not'\n"
+         Decide calls that wait, in another terminal or on the page:\n  portcullis login-link\n  portcullis approvals --watch\n  portcullis approve ID\n  portcullis deny ID -m 'why not'\n"
     );
 }

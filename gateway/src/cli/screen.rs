@@ -1,42 +1,32 @@
 //! What a terminal is given: never a character that hides, moves or colours others.
 
 use super::Exit;
-use crate::audit::is_hidden;
-use std::io::{self, Write as _};
 
-/// `text` on one line, with hidden characters as `\u{…}`.
-#[must_use]
-pub fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
+pub use crate::plain::plain;
+pub(super) use crate::plain::{json, lines};
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// `text`, whose lines begin with a name of their own, with these names set back. Colour is
+/// decoration: it goes to terminals alone, and not where somebody asks for none
+/// (<https://no-color.org>).
+pub(super) fn decorated(text: &str) -> String {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if !io::stdout().is_terminal() || set("NO_COLOR") || dumb {
+        return text.to_owned();
     }
-    out
+    text.lines().map(|line| format!("{}\n", set_back(line))).collect()
 }
 
-/// The same for a text of several lines.
-pub(super) fn lines(text: &str) -> String {
-    text.lines().map(plain).collect::<Vec<_>>().join("\n")
-}
-
-/// The same for JSON: hidden characters inside strings become escapes of JSON.
-pub(super) fn json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_hidden(c) && c != '\n' {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            out.push(c);
-        }
+fn set_back(line: &str) -> String {
+    match line.split_once(' ') {
+        Some((name, rest)) if !name.is_empty() => format!("{DIM}{name}{PLAIN} {rest}"),
+        Some(_) | None => line.to_owned(),
     }
-    out
 }
+
+const DIM: &str = "\u{1b}[2m";
+const PLAIN: &str = "\u{1b}[0m";
 
 /// Writes `text`, escaped before, to standard output. A reader that went away has seen enough.
 pub fn print(text: &str) -> Exit {

@@ -21,12 +21,16 @@ fn card() -> Card {
         server: "crm".to_owned(),
         tool: "refund".to_owned(),
         title: Some("Refund\u{200b}".to_owned()),
-        digest: Digest::of(arguments.as_bytes()).to_string(),
+        digest: Some(Digest::of(arguments.as_bytes()).to_string()),
         arguments: Some(arguments),
         rule: "policy/support.yaml:7:3".to_owned(),
         created: "2026-07-28T09:30:45.000000Z".to_owned(),
         deadline: Some("2026-07-28T09:40:45.000000Z".to_owned()),
         unattended: true,
+        approvers: vec!["parent".to_owned(), "human".to_owned()],
+        needed: 2,
+        votes: Vec::new(),
+        edit: None,
         decision: None,
         outcome: None,
         detail: String::new(),
@@ -97,10 +101,11 @@ fn a_card_is_shown_whole_and_nothing_in_it_hides() {
          arguments  {{\"amount\":70,\"note\":\"x\\u{{202e}}y\\u{{1b}}[31m\"}} (33 bytes)\n\
          digest     {}\n\
          rule       policy/support.yaml:7:3\n\
+         decides    parent or human, 2 different ones\n\
          created    2026-07-28T09:30:45.000000Z\n\
          until      2026-07-28T09:40:45.000000Z\n\
          caller     not waiting now; an approval is used by its identical repeat\n",
-        card.digest
+        card.digest.as_deref().unwrap_or_default()
     );
     assert_eq!(card.shown(), expected);
     let changed = Card { arguments: Some("{}".to_owned()), ..card.clone() };

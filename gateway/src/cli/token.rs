@@ -251,6 +251,7 @@ async fn printed(args: &TokenPrintArgs) -> Result<Exit, DoorError> {
     put("parent", args.parent.as_deref());
     put("parentAgent", args.parent_agent.as_deref());
     put("ttl", args.ttl.as_deref());
+    body.insert("helper".to_owned(), Value::from(true));
     let text = admin.post("/v1/runs", Value::Object(body).to_string()).await?.done()?;
     let run: Value = serde_json::from_str(&text).map_err(|error| admin.foreign(&error))?;
     let token = plain(run.get("token").and_then(Value::as_str).unwrap_or_default());

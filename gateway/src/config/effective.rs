@@ -42,6 +42,7 @@ impl Config {
         let tokens = self.auth.token_file.display().to_string();
         writeln!(y, "    tokenFile: {}", quoted(&tokens))?;
         self.write_principals(y)?;
+        self.write_webhooks(y)?;
         self.write_approval(y)?;
         let (ttl, longest) = (spell(self.runs.ttl), spell(self.runs.ttl_max));
         writeln!(y, "  runs:\n    ttl: {ttl}\n    ttlMax: {longest}")?;
@@ -97,6 +98,29 @@ impl Config {
                 writeln!(y, "        alsoApprover: {also_approver}")?;
             }
             writeln!(y, "        sha256: hidden")?;
+        }
+        Ok(())
+    }
+
+    /// Addresses of webhooks are often secrets as a whole: no more than their host is shown.
+    fn write_webhooks(&self, y: &mut String) -> fmt::Result {
+        if self.webhooks.is_empty() {
+            return writeln!(y, "  webhooks: []");
+        }
+        writeln!(y, "  webhooks:")?;
+        for hook in &self.webhooks {
+            writeln!(y, "    - name: {}", quoted(&hook.name))?;
+            writeln!(y, "      url: hidden   # {}", hook.host())?;
+            if hook.secret.is_some() {
+                writeln!(y, "      secret: hidden")?;
+            }
+            writeln!(y, "      format: {}", hook.format.as_str())?;
+            let states: Vec<&str> = hook.states.iter().map(|state| state.as_str()).collect();
+            writeln!(y, "      states: [{}]", states.join(", "))?;
+            if !hook.agents.is_empty() {
+                let agents: Vec<String> = hook.agents.iter().map(|a| quoted(a.as_str())).collect();
+                writeln!(y, "      agents: [{}]", agents.join(", "))?;
+            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::setting::{Settings, address, boolean, count, origin, path, size, time};
 use super::{
     Approval, Audit, Auth, Config, ConfigError, Durability, Limits, Listen, Policy, PublicUrl,
-    Runs, accept, admins, files, place, wire,
+    Runs, accept, admins, files, place, webhooks, wire,
 };
 use portcullis_policy::diagnostic::{Diagnostic, Location};
 use portcullis_policy::source::{
@@ -125,6 +125,7 @@ fn resolve(
             token_file: base.join(token_file),
         },
         principals: admins::principals(s, &spec.admin),
+        webhooks: webhooks::webhooks(s, &spec.webhooks, base),
         approval: approval(s, &spec.approval),
         runs: runs(s, &spec.runs),
         limits: limits(s, &spec.limits),

@@ -1,10 +1,11 @@
 //! `store` and `seal`: where cards, runs and the sealing key are kept, and for how long.
 
+use super::fetched::fetched;
 use super::postgres::{PostgresUrl, UrlSource};
 use super::setting::{Settings, Written, path, time, twin};
-use super::wire::{self, Source};
-use super::{Retain, Seal, Store, StorePlace, files};
-use portcullis_policy::diagnostic::{Diagnostic, Location};
+use super::wire;
+use super::{Retain, Seal, Store, StorePlace};
+use portcullis_policy::diagnostic::Diagnostic;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -84,7 +85,7 @@ fn engine(s: &mut Settings<'_>, wire: &wire::Store, base: &Path) -> Option<Postg
     if wire.sqlite.is_some() {
         s.error("two_engines", &at, both);
     }
-    let (text, from) = fetched(s, &url.value, (&at, base))?;
+    let (text, from) = fetched(s, (POSTGRES, "the URL"), &url.value, (&at, base))?;
     let url = accepted(s, &Written { text, at: at.clone() }, from)?;
     if url.has_password() && *url.from() == UrlSource::Literal {
         let text = "the password of the database stands in this file; keep it in the environment \
@@ -92,45 +93,6 @@ fn engine(s: &mut Settings<'_>, wire: &wire::Store, base: &Path) -> Option<Postg
         s.found.push(Diagnostic::warning("password_in_file", &at, text));
     }
     Some(url)
-}
-
-/// The text of the URL, from where the file says it is.
-fn fetched(
-    s: &mut Settings<'_>,
-    source: &Source,
-    (at, base): (&Location, &Path),
-) -> Option<(String, UrlSource)> {
-    let (text, from, named) = match source {
-        Source::Literal(text) => (text.clone(), UrlSource::Literal, "this".to_owned()),
-        Source::Env(name) => {
-            let named = format!("the variable `{}`", name.escape_debug());
-            let Some(text) = s.env.get(name) else {
-                let text = format!("`{POSTGRES}`: {named} is not set; set it to the URL");
-                s.error("missing_value", at, text);
-                return None;
-            };
-            (text.clone(), UrlSource::Env(name.clone()), named)
-        }
-        Source::File(path) => {
-            let path = base.join(path);
-            let text = match files::read(&path) {
-                Ok(text) => text,
-                Err(error) => {
-                    s.error("missing_value", at, format!("`{POSTGRES}`: {error}"));
-                    return None;
-                }
-            };
-            let named = format!("the file `{}`", path.display());
-            (text, UrlSource::File(path), named)
-        }
-    };
-    let text = text.trim_end().to_owned();
-    if text.is_empty() {
-        let text = format!("`{POSTGRES}`: {named} is empty; write the URL into it");
-        s.error("missing_value", at, text);
-        return None;
-    }
-    Some((text, from))
 }
 
 fn accepted(s: &mut Settings<'_>, written: &Written, from: UrlSource) -> Option<PostgresUrl> {

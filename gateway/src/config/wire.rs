@@ -32,6 +32,7 @@ pub(super) struct Spec {
     pub(super) audit: Audit,
     pub(super) auth: Auth,
     pub(super) admin: Admin,
+    pub(super) webhooks: Vec<Webhook>,
     pub(super) approval: Approval,
     pub(super) limits: Limits,
 }
@@ -134,6 +135,17 @@ pub(super) struct Principal {
     pub(super) sha256: Text,
     pub(super) agents: Option<Spanned<Vec<Text>>>,
     pub(super) also_approver: Option<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Webhook {
+    pub(super) name: Text,
+    pub(super) url: Spanned<Source>,
+    pub(super) secret: Option<Spanned<Source>>,
+    pub(super) format: Option<Text>,
+    pub(super) states: Option<Spanned<Vec<Text>>>,
+    pub(super) agents: Option<Spanned<Vec<Text>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

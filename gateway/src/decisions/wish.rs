@@ -5,30 +5,36 @@ use super::{REASON_CHARS_MAX, Schemas};
 use portcullis_policy::canonical::Digest;
 use portcullis_policy::ledger::{Card, Covers, STANDING_MS_MAX, Standing, Verdict, Whose, Word};
 use portcullis_policy::source::duration;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Members of a decision.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "Decision")]
 pub struct Wish {
     /// The card, where several are decided at once.
     pub id: Option<String>,
     /// `approve` or `deny`.
     pub decision: WishedChoice,
     /// Digest of the arguments that were shown; an approval has one.
+    #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
     /// Why not, for the agent.
+    #[schemars(length(max = 2000))]
     pub reason: Option<String>,
     /// Run with these arguments instead.
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub arguments: Option<Box<RawValue>>,
     /// Let more than this call pass.
     pub standing: Option<WishedStanding>,
 }
 
 /// What is decided.
-#[derive(Debug, Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum WishedChoice {
     /// It may run.
@@ -38,15 +44,25 @@ pub enum WishedChoice {
 }
 
 /// Members of `standing`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WishedStanding {
     /// Which calls.
+    #[schemars(schema_with = "covers_word")]
     covers: Covers,
     /// `run`, or a time such as `10m`.
     lasts: String,
     /// Whose; the run that asked if it is not said.
+    #[schemars(schema_with = "whose_word")]
     of: Option<Whose>,
+}
+
+fn covers_word(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["arguments", "tool"]})
+}
+
+fn whose_word(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "enum": ["run", "agent", null]})
 }
 
 /// Why a decision cannot be understood: a word for programs, and what to do for people.
@@ -71,7 +87,40 @@ impl From<EditFault> for WishFault {
     }
 }
 
+impl WishedStanding {
+    /// Reads `arguments/run`, `tool/10m` and the like: of the run that asked.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (covers, lasts) = text.split_once('/')?;
+        let covers = match covers {
+            "arguments" => Covers::Arguments,
+            "tool" => Covers::Tool,
+            _ => return None,
+        };
+        Some(Self { covers, lasts: lasts.to_owned(), of: None })
+    }
+}
+
 impl Wish {
+    /// Lets what has that digest run once.
+    #[must_use]
+    pub fn approve(digest: Option<String>) -> Self {
+        let decision = WishedChoice::Approve;
+        Self { id: None, decision, digest, reason: None, arguments: None, standing: None }
+    }
+
+    /// Denies, with a reason for the agent.
+    #[must_use]
+    pub fn deny(reason: Option<String>) -> Self {
+        Self { decision: WishedChoice::Deny, reason, ..Self::approve(None) }
+    }
+
+    /// True if it denies.
+    #[must_use]
+    pub fn is_denial(&self) -> bool {
+        self.decision == WishedChoice::Deny
+    }
+
     /// What it says of `card`. Edited arguments are checked against the tool as it was shown.
     ///
     /// # Errors

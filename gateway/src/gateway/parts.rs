@@ -132,6 +132,7 @@ pub(super) fn api(
         seal,
         store: shared.store.clone(),
         streams: Streams::default(),
+        url: shared.admin_url.clone(),
         stop: shared.stop.clone(),
         epoch: epoch(),
     }

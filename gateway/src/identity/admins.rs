@@ -52,6 +52,7 @@ pub struct Admin {
     name: String,
     role: Role,
     lease: Lease,
+    hash: TokenHash,
 }
 
 /// Why someone is no admin.
@@ -121,6 +122,12 @@ impl Admin {
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.lease
+    }
+
+    /// SHA-256 of its token: names the credential where the token must not be.
+    #[must_use]
+    pub fn credential(&self) -> &TokenHash {
+        &self.hash
     }
 
     /// True if it may decide cards.
@@ -217,24 +224,36 @@ impl Admins {
     /// # Errors
     /// [`AdminFailure`], of which the caller learns no more than to wait.
     pub fn identify(&self, header: Option<&str>) -> Result<Admin, AdminFailure> {
-        let hash = match bearer(header, &[Kind::Admin]) {
-            Ok(token) => token.hash(),
-            Err(error) => return Err(self.failed(error)),
-        };
+        match bearer(header, &[Kind::Admin]) {
+            Ok(token) => self.of_credential(&token.hash()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// Who has the token of that hash, by the same rules.
+    ///
+    /// # Errors
+    /// [`AdminFailure`], of which the caller learns no more than to wait.
+    pub fn of_credential(&self, hash: &TokenHash) -> Result<Admin, AdminFailure> {
+        self.find(hash).map_err(|error| self.failed(error))
+    }
+
+    /// The same, without counting a failure: for what the gateway itself made of a credential.
+    ///
+    /// # Errors
+    /// [`IdentityError`]
+    pub fn find(&self, hash: &TokenHash) -> Result<Admin, IdentityError> {
         let entries = self.entries.read();
         // Every entry is compared, so that the time does not tell which one was near.
         let found = entries.iter().fold(None, |found, (entry, lease)| {
-            if entry.hash.matches(&hash) { Some((entry, lease)) } else { found }
+            if entry.hash.matches(hash) { Some((entry, lease)) } else { found }
         });
-        let Some((entry, lease)) = found else {
-            drop(entries);
-            return Err(self.failed(IdentityError::Unknown));
-        };
+        let (entry, lease) = found.ok_or(IdentityError::Unknown)?;
         if lease.is_over() || entry.is_over(SystemTime::now()) {
-            drop(entries);
-            return Err(self.failed(IdentityError::Expired));
+            return Err(IdentityError::Expired);
         }
-        Ok(Admin { name: entry.name.clone(), role: entry.role.clone(), lease: lease.clone() })
+        let (name, role, lease) = (entry.name.clone(), entry.role.clone(), lease.clone());
+        Ok(Admin { name, role, lease, hash: *hash })
     }
 
     /// True if a principal of that name may decide cards of `agent` at this moment.
@@ -288,7 +307,8 @@ impl Admins {
         self.entries.read().iter().any(|(entry, _)| entry.name == name && !entry.is_over(now))
     }
 
-    fn failed(&self, error: IdentityError) -> AdminFailure {
+    /// Counts a credential that was not accepted.
+    pub(crate) fn failed(&self, error: IdentityError) -> AdminFailure {
         let mut failures = self.failures.lock();
         let age = failures.since.elapsed();
         if age >= MINUTE {

@@ -96,6 +96,14 @@ impl TokenHash {
     }
 }
 
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.matches(other)
+    }
+}
+
+impl Eq for TokenHash {}
+
 impl From<[u8; 32]> for TokenHash {
     fn from(sha256: [u8; 32]) -> Self {
         Self(sha256)

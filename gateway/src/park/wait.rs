@@ -15,7 +15,7 @@ use crate::parked::{Reached, Settlement, Ticket, TicketEvent};
 use crate::record::{Ending, Record};
 use crate::sessions::InFlight;
 use crate::shared::Shared;
-use crate::{own_tools, reply};
+use crate::{own_tools, permission, reply};
 use bytes::Bytes;
 use http::Response;
 use portcullis_policy::json::quote;
@@ -277,7 +277,13 @@ impl Wait {
                 format!("{{\"resultType\":\"input_required\",\"requestState\":{}}}", quote(&state));
             return answer::result(&self.answer.id, result.as_bytes());
         }
-        let result = if ticket.card().state() == State::Executing {
+        let card = ticket.card();
+        let result = if card.asked().external.is_some() {
+            permission::deny(&format!(
+                "Nobody has decided yet (approval {}). It was not done.",
+                ticket.id()
+            ))
+        } else if card.state() == State::Executing {
             let text = format!(
                 "This call was approved and is running now; how it ends is not known yet. Do not make another \
                  one: collect the result with `{}` and the id `{}`, or make the identical call again.",
@@ -309,7 +315,10 @@ impl Wait {
                 let ending =
                     if state == State::Done { Ending::NotSent } else { Ending::Settled(state) };
                 self.record.finish(ending);
-                let result = tool_error(&text, Remedy::Unavailable, Some(ticket.id()));
+                let result = match &ticket.card().asked().external {
+                    Some(_) => permission::deny(&text),
+                    None => tool_error(&text, Remedy::Unavailable, Some(ticket.id())),
+                };
                 answer::result(&self.answer.id, result.as_bytes())
             }
             Settlement::NotKept { text } => {

@@ -13,7 +13,7 @@ use portcullis_policy::name::AgentName;
 /// Most cards, or runs, that one list returns.
 pub const LIST_ITEMS_MAX: u32 = 1_000;
 
-/// Which cards to list, oldest first.
+/// Which cards to list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// In any of these states; empty is every state.
@@ -26,6 +26,18 @@ pub struct Filter {
     pub after: Option<Cursor>,
     /// At most this many; 0 is [`LIST_ITEMS_MAX`].
     pub limit: u32,
+    /// Which come first.
+    pub order: Order,
+}
+
+/// In which order a list is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The oldest first.
+    #[default]
+    Oldest,
+    /// The newest first.
+    Newest,
 }
 
 /// A place in a list.
@@ -146,7 +158,7 @@ impl Store {
         self.read_one(&statement.with(key.hex()), parse).await
     }
 
-    /// The cards of `filter`, oldest first.
+    /// The cards of `filter`.
     ///
     /// # Errors
     /// [`StoreFault`]
@@ -161,8 +173,23 @@ impl Store {
             let runs = filter.runs.iter().map(String::as_str);
             statement = statement.then(" AND run IN ").then_list(runs);
         }
-        let statement = page(statement, filter.after.as_ref(), filter.limit);
+        let statement = page(statement, filter.after.as_ref(), filter.limit, filter.order);
         self.read(&statement, parse).await
+    }
+
+    /// The last card before `card` of the same agent, server and tool whose call was approved and
+    /// begun; none if there was none, or none that is kept.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn last_before(&self, card: &Card) -> Result<Option<Card>, StoreFault> {
+        let statement = Statement::rows(
+            "SELECT version, state, doc FROM cards WHERE call = $1 AND call <> '' \
+             AND (created_ms, id) < ($2, $3) AND state IN ('executing', 'done', 'unknown') \
+             ORDER BY created_ms DESC, id DESC LIMIT 1",
+        );
+        let statement = statement.with(card.asked().call_key().hex());
+        self.read_one(&statement.with(card.created_ms()).with(card.id()), parse).await
     }
 
     /// Every card that is not settled.
@@ -198,8 +225,8 @@ impl Store {
 
 fn add(card: &Card, doc: String) -> Statement {
     Statement::change(
-        "INSERT INTO cards (id, version, state, agent, run, key, doc, created_ms, updated_ms) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+        "INSERT INTO cards (id, version, state, agent, run, key, doc, created_ms, updated_ms, call) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
     )
     .with(card.id())
     .with(card.version())
@@ -210,6 +237,7 @@ fn add(card: &Card, doc: String) -> Statement {
     .with(doc)
     .with(card.created_ms())
     .with(card.updated_ms())
+    .with(card.asked().call_key().hex())
     .guarded(Guard::OrSkip)
 }
 
@@ -223,13 +251,22 @@ pub(super) fn of_agents(statement: Statement, then: &str, agents: &[AgentName]) 
 }
 
 /// Goes on with the page of a list that comes after `after`.
-pub(super) fn page(mut statement: Statement, after: Option<&Cursor>, limit: u32) -> Statement {
+pub(super) fn page(
+    mut statement: Statement,
+    after: Option<&Cursor>,
+    limit: u32,
+    order: Order,
+) -> Statement {
+    let (beyond, by) = match order {
+        Order::Oldest => (" AND (created_ms, id) > (", " ORDER BY created_ms, id LIMIT "),
+        Order::Newest => (" AND (created_ms, id) < (", " ORDER BY created_ms DESC, id DESC LIMIT "),
+    };
     if let Some(after) = after {
-        statement = statement.then(" AND (created_ms, id) > (").then_value(after.created_ms);
+        statement = statement.then(beyond).then_value(after.created_ms);
         statement = statement.then(", ").then_value(after.id.as_str()).then(")");
     }
     let limit = if limit == 0 { LIST_ITEMS_MAX } else { limit.min(LIST_ITEMS_MAX) };
-    statement.then(" ORDER BY created_ms, id LIMIT ").then_value(u64::from(limit))
+    statement.then(by).then_value(u64::from(limit))
 }
 
 /// Reads `version, state, doc`.

@@ -1,6 +1,6 @@
 //! Standing approvals: what an approver lets an agent call again without asking.
 
-use super::cards::{Cursor, of_agents, page};
+use super::cards::{Cursor, Order, of_agents, page};
 use super::events::{self, Told};
 use super::fault::Misfit;
 use super::row::Row;
@@ -81,7 +81,7 @@ impl Store {
                 .then(") AND (run IS NULL OR EXISTS (SELECT 1 FROM runs WHERE runs.id = run")
                 .then(" AND runs.ended_ms IS NULL))");
         }
-        self.read(&page(statement, filter.after.as_ref(), filter.limit), parse).await
+        self.read(&page(statement, filter.after.as_ref(), filter.limit, Order::Oldest), parse).await
     }
 
     /// The standing approval of that id.

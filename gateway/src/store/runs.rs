@@ -2,7 +2,7 @@
 
 mod end;
 
-use super::cards::{Cursor, of_agents, page};
+use super::cards::{Cursor, Order, of_agents, page};
 use super::fault::Misfit;
 use super::row::Row;
 use super::statement::{Guard, Statement};
@@ -215,7 +215,7 @@ impl Store {
         if filter.live {
             statement = statement.then(" AND ended_ms IS NULL");
         }
-        self.read(&page(statement, filter.after.as_ref(), filter.limit), parse).await
+        self.read(&page(statement, filter.after.as_ref(), filter.limit, Order::Oldest), parse).await
     }
 
     /// Writes down the time left of runs. It only gets shorter.

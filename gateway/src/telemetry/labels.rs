@@ -60,6 +60,14 @@ pub(super) struct Pruned {
     pub(super) kind: &'static str,
 }
 
+/// A message to a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Delivery {
+    /// By its configured name.
+    pub(super) webhook: String,
+    pub(super) outcome: &'static str,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Refusal {
     pub(super) agent: Arc<str>,

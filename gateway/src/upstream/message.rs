@@ -173,6 +173,10 @@ impl Outgoing {
                 out.name = Some(name.to_owned());
                 out
             }
+            // Not to be sent anywhere; whoever has such a permit answers it.
+            Target::Permission { .. } => {
+                return Err(Failure::NotSent("a harness runs its own tools itself".to_owned()));
+            }
             Target::Resource { uri, .. } => {
                 let out = Self::own("resources/read").with("uri", quote(&uri));
                 Self { name: Some(uri), ..out }

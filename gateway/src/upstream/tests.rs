@@ -90,6 +90,7 @@ pub(super) fn permit(upstreams: &Upstreams, ask: Ask) -> Option<Permit> {
             location: here(),
         }],
         sub_agents: Vec::new(),
+        permission_prompt: None,
         expose: Expose::Direct,
         approval: Approval::default(),
         limits: AgentLimits::default(),

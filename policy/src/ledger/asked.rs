@@ -62,6 +62,17 @@ pub struct Asked {
     pub decide_within_ms: u64,
     /// Time to use an approval.
     pub use_within_ms: u64,
+    /// What it is, if the harness and not the gateway does it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<External>,
+}
+
+/// A use of a tool that the agent's harness has itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct External {
+    /// The harness's name of this one use, so that an approval is not taken for two; may be empty.
+    pub use_id: String,
 }
 
 /// A run above another one.
@@ -101,6 +112,7 @@ impl Asked {
             on_caller_gone: approval.on_caller_gone,
             decide_within_ms: ms(approval.decide_within),
             use_within_ms: ms(approval.use_within),
+            external: request.external.clone(),
         }
     }
 
@@ -124,7 +136,23 @@ impl Asked {
     /// The key by which an identical call is known: agent, run, server, tool and arguments.
     #[must_use]
     pub fn key(&self) -> Digest {
-        key(&self.agent, &self.run, (&self.server, self.tool.as_str()), self.digest)
+        let arguments = match &self.external {
+            None => self.digest,
+            Some(External { use_id }) => {
+                Digest::of_parts(&[b"external", use_id.as_bytes(), self.digest.hex().as_bytes()])
+            }
+        };
+        key(&self.agent, &self.run, (&self.server, self.tool.as_str()), arguments)
+    }
+
+    /// What calls of one tool by one agent have in common: agent, server and tool.
+    #[must_use]
+    pub fn call_key(&self) -> Digest {
+        Digest::of_parts(&[
+            self.agent.as_str().to_ascii_lowercase().as_bytes(),
+            self.server.as_str().to_ascii_lowercase().as_bytes(),
+            self.tool.as_str().as_bytes(),
+        ])
     }
 }
 

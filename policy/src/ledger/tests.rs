@@ -21,6 +21,7 @@ fn asked(on_caller_gone: OnCallerGone) -> Asked {
         secret: Vec::new(),
         definition: Digest::of(b"definition"),
         generation: 3,
+        external: None,
         rule: "support.agents.json:12:7".to_owned(),
         approvers: vec![Approver::Parent, Approver::Human],
         count: 1,

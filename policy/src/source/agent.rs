@@ -30,6 +30,11 @@ pub(super) fn agent(
         expose: expose.unwrap_or(Expose::Auto),
         approval: spec.approval.as_ref().map(|wire| approval(reader, wire)).unwrap_or_default(),
         limits: spec.limits.as_ref().map(|wire| limits(reader, wire)).unwrap_or_default(),
+        permission_prompt: spec
+            .permission_prompt
+            .as_ref()
+            .filter(|text| reader.choice(text, YES_OR_NO) == Some(true))
+            .map(|text| reader.place(text)),
         narrowing: Narrowing::default(),
         location,
         name: name?,
@@ -38,6 +43,8 @@ pub(super) fn agent(
 
 const EXPOSE: &[(&str, Expose)] =
     &[("direct", Expose::Direct), ("search", Expose::Search), ("auto", Expose::Auto)];
+
+const YES_OR_NO: &[(&str, bool)] = &[("true", true), ("false", false)];
 
 fn bindings(reader: &mut Reader<'_>, spec: &wire::Agent) -> (Vec<Grant>, Vec<SubAgent>) {
     let (mut grants, mut sub_agents): (Vec<Grant>, Vec<SubAgent>) = (Vec::new(), Vec::new());

@@ -11,18 +11,8 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, MergeKeyPolicy};
 const NODES_MAX: usize = 250_000;
 
 /// Keys that the format foresees and this build does not read.
-const FORESEEN: &[&str] = &[
-    "when",
-    "sse",
-    "isolation",
-    "permissionPrompt",
-    "callsPerRun",
-    "callsPerDay",
-    "tls",
-    "oauth",
-    "foreign",
-    "jwt",
-];
+const FORESEEN: &[&str] =
+    &["when", "sse", "isolation", "callsPerRun", "callsPerDay", "tls", "oauth", "foreign", "jwt"];
 
 /// Keys of other systems, and how the same is said here.
 const ELSEWHERE: &[(&str, &str)] = &[

@@ -48,6 +48,7 @@ pub(super) struct Agent {
     pub(super) expose: Option<Text>,
     pub(super) approval: Option<Approval>,
     pub(super) limits: Option<Limits>,
+    pub(super) permission_prompt: Option<Text>,
 }
 
 /// One entry of `tools`: a server, or an agent that may be started.

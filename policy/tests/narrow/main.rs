@@ -276,6 +276,8 @@ fn reached(scope: &Scope, ask: &Ask) -> Reached {
 fn listed(scope: &Scope, ask: &Ask) -> bool {
     let view = &scope.all;
     match ask {
+        // Not of a view: the policy of the agent alone says so.
+        Ask::Permission { .. } => scope.agent.permission_prompt.is_some(),
         Ask::Tool { name, .. } => view.tools_json.contains(&format!("\"name\":{}", quote(name))),
         Ask::Prompt { name } | Ask::CompletePrompt { name } => {
             view.prompts_json.contains(&format!("\"name\":{}", quote(name)))

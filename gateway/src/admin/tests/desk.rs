@@ -1,6 +1,6 @@
 //! An admin listener in front of a real store of cards.
 
-use crate::admin::{Api, Hosts, Streams, Views, router};
+use crate::admin::{AgentSummary, Api, Effective, Hosts, Streams, Views, router};
 use crate::audit::{Audit, Durability};
 use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
 use crate::decisions::{Decisions, Schemas};
@@ -107,10 +107,11 @@ pub(super) async fn desk(name: &str) -> Desk {
         seal: Seal::from_file(&folder.join("seal.json")).unwrap(),
         store: store.clone(),
         streams: Streams::default(),
+        url: format!("http://{address}"),
         stop: stopped,
         epoch: "test".to_owned(),
     };
-    let routes = router(api);
+    let routes = router(&Arc::new(api));
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (url, http) = (format!("http://{address}"), reqwest::Client::new());
     Desk { url, http, stop, folder, tokens, parked, store, metrics }
@@ -131,13 +132,21 @@ fn runner() -> Runner {
 
 fn views() -> Views {
     Views {
-        agents: Box::new(|| vec![(agent().name, json!({"name": "support"}))]),
-        agent: Box::new(|name| (*name == agent().name).then(|| json!({"agent": "support"}))),
+        agents: Box::new(|| {
+            let agent = "support".to_owned();
+            vec![(self::agent().name, AgentSummary { agent, ..AgentSummary::default() })]
+        }),
+        agent: Box::new(|name| {
+            let agent = "support".to_owned();
+            (*name == self::agent().name).then(|| Effective { agent, ..Effective::default() })
+        }),
         diagnostics: Box::new(|| {
             vec![Diagnostic::warning("server_not_configured", &here(), "server `x` is not there")]
         }),
-        title: Box::new(|_| Some("Refund an order".to_owned())),
-        claims: Box::new(|_| None),
+        offer: Box::new(|_| {
+            let tool = r#"{"name":"refund","title":"Refund an order","inputSchema":{"type":"object"}}"#;
+            Some(Arc::new(ToolOffer::parse(tool, JsonLimits::default()).unwrap()))
+        }),
     }
 }
 
@@ -151,6 +160,7 @@ fn agent() -> Agent {
         description: String::new(),
         grants: Vec::new(),
         sub_agents: Vec::new(),
+        permission_prompt: None,
         expose: Expose::Auto,
         approval: Approval::default(),
         limits: AgentLimits::default(),
@@ -180,6 +190,7 @@ fn request(arguments: &str, secret: &[&str]) -> Request {
         rule: here(),
         approval: Approval::default(),
         generation: 1,
+        external: None,
     }
 }
 

@@ -277,6 +277,7 @@ fn scope(on_caller_gone: OnCallerGone, description: &str) -> Scope {
         grants: vec![grant],
         narrowing: portcullis_policy::narrow::Narrowing::default(),
         sub_agents: Vec::new(),
+        permission_prompt: None,
         expose: Expose::Direct,
         approval: Approval { on_caller_gone, standing: StandingMost::Tool, ..Approval::default() },
         limits: AgentLimits::default(),

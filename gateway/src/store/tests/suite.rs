@@ -47,6 +47,7 @@ fn card_of(run: &str, id: &str, number: u32) -> Card {
         on_caller_gone: OnCallerGone::Keep,
         decide_within_ms: 600_000,
         use_within_ms: 600_000,
+        external: None,
     };
     Card::new(id.to_owned(), asked, NOW + u64::from(number))
 }

@@ -156,7 +156,7 @@ fn values() {
         ("octal", with("limits: {callsPerMinute: 010}")),
         ("text as limit", with("limits: {parkedCalls: many}")),
         ("limits not built", with("limits: {callsPerDay: 5}")),
-        ("permissionPrompt", with("permissionPrompt: true")),
+        ("permissionPrompt", with("permissionPrompt: maybe")),
         ("long description", with(&format!("description: {}", "x".repeat(5_000)))),
     ];
     insta::assert_snapshot!(page(&cases));
