@@ -16,13 +16,13 @@ function rough(seconds) {
 
 function tick() {
   for (const time of all("time[data-moment]")) {
-    const seconds = (Date.parse(time.dateTime) - Date.now()) / 1000;
+    const left = (Date.parse(time.dateTime) - Date.now()) / 1000;
     let text;
     if (time.dataset.moment === "past") {
-      text = -seconds < 60 ? "just now" : `${rough(-seconds)} ago`;
+      text = left > -60 ? "just now" : `${rough(-left)} ago`;
     } else {
-      text = seconds < 1 ? "time is over" : `${rough(seconds)} left`;
-      time.classList.toggle("urgent", seconds < URGENT_SECONDS);
+      text = left < 1 ? "time is over" : `${rough(left)} left`;
+      time.classList.toggle("urgent", left < URGENT_SECONDS);
     }
     if (time.textContent !== text) time.textContent = text;
   }
@@ -30,15 +30,32 @@ function tick() {
 
 // ---- What is shown
 
-// The filter of the list, which stays while cards are opened beside it.
+// The filter of the list, which stays while calls are opened beside it.
 const filter = location.pathname === "/" ? location.search : "";
+const shown = () => $(".panes .card");
 
 async function load(url) {
   const answer = await fetch(url, { headers: { accept: "text/html" } });
   // Asks for the page anew: to load it again could send a form again.
   if (answer.status === 401) location.replace(location.href);
   if (answer.status === 404 && url !== "/") return load("/");
+  if (answer.status >= 500) throw new Error(answer.statusText);
   return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+}
+
+function mark(key) {
+  for (const row of all("#rows .row")) {
+    row.classList.toggle("selected", row.dataset.key === key);
+    $("a", row).ariaCurrent = row.dataset.key === key ? "true" : null;
+  }
+}
+
+function count(page) {
+  const [now, next] = [$("[data-waiting]"), $("[data-waiting]", page)];
+  const [before, waiting] = [now, next].map((one) => Number(one.dataset.waiting));
+  if (waiting > before) say(`${waiting} wait`);
+  now.replaceWith(next);
+  document.title = document.title.replace(/^(\(\d+\) )?/, waiting > 0 ? `(${waiting}) ` : "");
 }
 
 // Replaces the lines that changed and leaves the others, with what is chosen there.
@@ -56,29 +73,28 @@ function renewList(page) {
   }
   for (const selector of [".rows > .empty", ".rows > .more"]) {
     $(selector)?.remove();
-    const fresh = $(selector, page);
-    if (fresh) $(".rows > .batch").before(fresh);
+    if ($(selector, page)) $(".rows > .batch").before($(selector, page));
   }
-  mark($(".panes .card")?.dataset.key);
+  mark(shown()?.dataset.key);
 }
 
 // What somebody reads is never swapped for another call, and what they typed stays.
 function renewCard(page) {
-  const [old, fresh] = [$(".panes .card"), $(".panes .card", page)];
+  const [old, fresh] = [shown(), $(".panes .card", page)];
   if (!old) return $("#pane").replaceChildren(...$("#pane", page).childNodes);
   if (fresh?.dataset.key !== old.dataset.key || fresh.dataset.version === old.dataset.version) return;
   if (fresh.dataset.digest !== old.dataset.digest && $("#approve", fresh)) return changed(old);
-  const focused = old.contains(document.activeElement) ? document.activeElement.id : "";
   for (const field of all("#edit, #reason, #standing", old)) {
     const same = $(`#${field.id}`, fresh);
     if (same) same.value = field.value;
   }
   const [edit, draft] = [$(".edit", fresh), $(".draft", old)];
-  if (edit && $(".edit", old)) edit.open = $(".edit", old).open;
+  if (edit) edit.open = Boolean($(".edit[open]", old));
   if (edit && draft) {
     $(".card-head", fresh).after(draft);
     $(".decide", fresh).replaceWith($(".decide", old));
   }
+  const focused = old.contains(document.activeElement) && document.activeElement.id;
   old.replaceWith(fresh);
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
@@ -86,35 +102,10 @@ function renewCard(page) {
 // What is approved is what was read.
 function changed(card) {
   for (const button of all("button", card)) button.disabled = true;
-  const [notice, link] = ["p", "a"].map((name) => document.createElement(name));
-  notice.className = "notice warn";
-  notice.setAttribute("role", "alert");
-  link.href = `/approve/${card.dataset.key}`;
-  link.textContent = "Show it as it is now";
-  notice.append("This call was changed while you read it. ", link);
-  $(".notice", card)?.remove();
-  card.prepend(notice);
+  $(".changed", card).hidden = false;
 }
 
-function mark(key) {
-  for (const row of all("#rows .row")) {
-    const here = row.dataset.key === key;
-    row.classList.toggle("selected", here);
-    if (here) $("a", row).setAttribute("aria-current", "true");
-    else $("a", row).removeAttribute("aria-current");
-  }
-}
-
-function count(page) {
-  const [now, next] = [$("[data-waiting]"), $("[data-waiting]", page)];
-  const [before, waiting] = [now, next].map((one) => Number(one.dataset.waiting));
-  if (waiting > before) say(`${waiting} wait`);
-  now.replaceWith(next);
-  document.title = document.title.replace(/^(\(\d+\) )?/, waiting > 0 ? `(${waiting}) ` : "");
-}
-
-let renewing = false;
-let again = false;
+let [renewing, again] = [false, false];
 
 async function refresh() {
   again = true;
@@ -123,41 +114,39 @@ async function refresh() {
   try {
     while (again) {
       again = false;
-      const [still, card] = [$("[data-still]"), $(".panes .card")];
+      const [still, card] = [$("[data-still]"), shown()];
       const page = await load(card ? `/approve/${card.dataset.key}` : still ? "/" : location.href);
-      const list = page && filter && card ? await load(`/${filter}`) : page;
-      // What was loaded for a page that is left is of no use.
-      if (!list || document.body.classList.contains("sending") || $(".panes .card") !== card) continue;
+      const list = page && card && filter ? await load(`/${filter}`) : page;
+      // What was loaded for what is left by now is of no use.
+      if (!list || document.body.classList.contains("sending") || shown() !== card) continue;
       count(page);
       if ($(".panes")) {
         renewCard(page);
         renewList(list);
-      } else if (!still && $("#rows") && $("#rows", page)) {
-        renewList(page);
       } else if (!still) {
         $("#pane").replaceWith($("#pane", page));
       }
       tick();
     }
   } catch {
-    // Not connected: the next connection brings it.
+    // Not connected.
+    setTimeout(refresh, 5000);
   } finally {
     renewing = false;
   }
 }
 
-// Opens a card beside the list, which keeps its place and what is chosen in it.
-let opening = 0;
+// Opens a call beside the list, which keeps its place and what is chosen in it.
+let opened = 0;
 
-async function open(href, how = {}) {
-  const mine = ++opening;
-  const pane = $("#pane");
-  const key = href.split("/approve/")[1];
+async function visit(href, how = {}) {
+  const mine = ++opened;
+  const [pane, key] = [$("#pane"), href.split("/approve/")[1]];
   if (key) mark(key);
   // Keys that were meant for the next call must not decide this one.
   pane.inert = true;
   const page = await load(href).catch(() => null);
-  if (mine !== opening) return;
+  if (mine !== opened) return;
   if (!page || !$(".panes", page)) return location.assign(href);
   if (!how.back) {
     history.replaceState({ y: scrollY }, "");
@@ -169,22 +158,21 @@ async function open(href, how = {}) {
   $(".panes").className = $(".panes", page).className;
   document.title = page.title;
   count(page);
-  mark($(".card", pane)?.dataset.key);
+  mark(shown()?.dataset.key);
   $(".row.selected")?.scrollIntoView({ block: "nearest" });
   scrollTo(0, history.state?.y ?? 0);
   if (how.keys) pane.focus({ preventScroll: true });
   tick();
 }
 
-if ($(".panes")) {
-  addEventListener("popstate", () => open(location.href, { back: true }));
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("#rows a, .pane a[href^='/']");
-    if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
-    event.preventDefault();
-    open(link.pathname === "/" ? `/${filter}` : link.pathname, { keys: link.id === "next" });
-  });
-}
+document.addEventListener("click", (event) => {
+  const link = event.target.closest(".panes :is(#rows, #pane) a[href]");
+  const plain = !event.button && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+  if (!link || !plain || !/^\/(approve\/.*)?$/.test(link.pathname)) return;
+  event.preventDefault();
+  visit(link.pathname === "/" ? `/${filter}` : link.pathname, { keys: link.id === "next" });
+});
+addEventListener("popstate", () => $(".panes") && visit(location.href, { back: true }));
 
 // ---- What happens
 
@@ -193,9 +181,9 @@ function say(text) {
 }
 
 function hear(what) {
+  const before = document.body.classList.contains("offline");
   const lost = document.body.classList.toggle("offline", what === "lost");
-  if (lost) say("Not connected; trying again");
-  else if ($("[data-live]").textContent.startsWith("Not")) say("");
+  if (lost !== before) say(lost ? "Not connected; trying again" : "");
   if (what !== "open") refresh();
 }
 
@@ -210,16 +198,11 @@ function tell(what) {
 
 function listen(query) {
   const events = new EventSource(`/live${query}`);
-  let lost = false;
   for (const kind of ["card", "run", "grant", "snapshot"]) {
     events.addEventListener(kind, () => tell("changed"));
   }
-  events.onopen = () => {
-    tell(lost ? "changed" : "open");
-    lost = false;
-  };
+  events.onopen = () => tell(document.body.classList.contains("offline") ? "changed" : "open");
   events.onerror = () => {
-    lost = true;
     tell("lost");
     // After an answer that is no stream a browser does not try again by itself.
     if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000, "");
@@ -231,38 +214,36 @@ function listen(query) {
 
 function step(by) {
   const links = all("#rows .row a");
-  const at = links.findIndex((link) => link.getAttribute("aria-current"));
+  const at = links.findIndex((link) => link.matches("[aria-current]"));
   const next = links[at < 0 ? 0 : Math.min(Math.max(at + by, 0), links.length - 1)];
-  if (next) open(next.pathname, { keys: true });
+  if (next) visit(next.pathname, { keys: true });
 }
 
+const focus = (selector) => $(selector)?.focus({ preventScroll: true });
 const KEYS = {
   j: () => step(1),
   k: () => step(-1),
   n: () => $("#next")?.click(),
-  a: () => $("#approve")?.focus(),
-  d: () => $("#reason")?.focus(),
+  a: () => focus("#approve"),
+  d: () => focus("#reason"),
   e: () => {
-    const edit = $(".edit");
-    if (!edit) return;
-    edit.open = true;
-    $("#edit").focus();
+    if ($(".edit")) $(".edit").open = true;
+    $("#edit")?.focus();
   },
   x: () => $(".row.selected input")?.click(),
   r: () => $(".rows :checked") && $(".batch button").click(),
   u: () => location.assign("/"),
-  "/": () => $("#filter")?.focus(),
+  "/": () => focus("#filter"),
   "?": () => $("#keys").showModal(),
 };
 
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest("input:not([type=checkbox]), textarea, select");
   if (event.key === "Escape" && typing) return typing.blur();
-  if (typing || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  const action = $("#keys") && Object.hasOwn(KEYS, event.key) && KEYS[event.key];
-  if (!action) return;
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !$("#keys") || $("#keys").open) return;
+  if (!Object.hasOwn(KEYS, event.key)) return;
   event.preventDefault();
-  action();
+  KEYS[event.key]();
 });
 
 // ---- Forms
@@ -287,6 +268,8 @@ if ($("[data-live]")) {
   document.body.classList.add("scripted");
   setInterval(tick, 1000);
   $("#show-keys").addEventListener("click", KEYS["?"]);
+  // What happened before this page heard of it.
+  refresh();
   const begin = () => listen(`?cursor=${encodeURIComponent($("[data-live]").dataset.live)}`);
   navigator.locks ? navigator.locks.request("portcullis-live", begin) : begin();
 }

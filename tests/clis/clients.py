@@ -22,6 +22,7 @@ class Setup:
     token: str | None = None
     agents: dict | None = None
     prompt: str = "go"
+    also: list = field(default_factory=list)
 
     @property
     def work(self):
@@ -65,7 +66,7 @@ def claude(setup):
     if setup.agents:
         allowed += ["Agent", *sorted(f"mcp__{name}" for name in inline_servers(setup.agents))]
         command += ["--agents", json.dumps(setup.agents)]
-    command += ["--allowedTools", ",".join(allowed)]
+    command += ["--allowedTools", ",".join(allowed), *setup.also]
     return Launch(command, {
         "ANTHROPIC_BASE_URL": setup.model_url, "ANTHROPIC_API_KEY": "none",
         "ENABLE_TOOL_SEARCH": "false",  # else the MCP tools hide behind a search tool of its own

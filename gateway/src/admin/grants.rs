@@ -28,6 +28,7 @@ pub(super) struct GrantList {
 
 /// A standing approval: what passes without asking.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Grant")]
 pub(super) struct GrantView {
     id: String,
     /// The approval it was given with.

@@ -73,7 +73,8 @@ fn of_runs() -> Vec<Operation> {
             post(runs::start),
         )
         .body::<runs::WireRun>()
-        .answers::<runs::StartedView>(201, "The run, with its token."),
+        .answers::<runs::StartedView>(201, "The run, with its token.")
+        .leads_to(&[("getRun", "run"), ("stopRun", "run")]),
         Operation::new((GET, "/v1/runs/{id}"), ("getRun", "Shows one run."), get(runs::one))
             .answers::<runs::RunView<'_>>(200, "The run."),
         Operation::new(
@@ -128,7 +129,8 @@ fn of_operators() -> Vec<Operation> {
             post(tokens::create),
         )
         .body::<tokens::WireToken>()
-        .answers::<tokens::TokenView>(201, "The token; it is shown once."),
+        .answers::<tokens::TokenView>(201, "The token; it is shown once.")
+        .leads_to(&[("revokeToken", "id")]),
         Operation::new(
             (DELETE, "/v1/tokens/{id}"),
             ("revokeToken", "Revokes a token; nothing is open on it afterwards."),

@@ -55,6 +55,8 @@ struct Answer {
     text: &'static str,
     media: &'static str,
     content: Option<Describe>,
+    // Operations that take an id of it, and where the id stands.
+    links: &'static [(&'static str, &'static str)],
 }
 
 impl Operation {
@@ -101,7 +103,15 @@ impl Operation {
         text: &'static str,
         (media, content): (&'static str, Option<Describe>),
     ) -> Self {
-        self.answers.push(Answer { status, text, media, content });
+        self.answers.push(Answer { status, text, media, content, links: &[] });
+        self
+    }
+
+    /// What can be done with what the last answer names: operation, and member with the id.
+    pub(super) fn leads_to(mut self, links: &'static [(&'static str, &'static str)]) -> Self {
+        if let Some(answer) = self.answers.last_mut() {
+            answer.links = links;
+        }
         self
     }
 
@@ -134,6 +144,14 @@ impl Operation {
                 let schema = content(&mut schemas.written);
                 said.insert("content".to_owned(), json!({answer.media: {"schema": schema}}));
             }
+            if !answer.links.is_empty() {
+                let link = |(to, member): &(&str, &str)| {
+                    let id = format!("$response.body#/{member}");
+                    ((*to).to_owned(), json!({"operationId": to, "parameters": {"id": id}}))
+                };
+                let links: Map<String, Value> = answer.links.iter().map(link).collect();
+                response.as_object_mut().map(|said| said.insert("links".to_owned(), links.into()));
+            }
             responses.insert(answer.status.to_string(), response);
         }
         let fault = schemas.written.subschema_for::<Body<'_>>();
@@ -163,9 +181,12 @@ fn in_query(schema: &Value) -> Vec<Value> {
     let members = schema.get("properties").and_then(Value::as_object);
     let parameter = |(name, schema): (&String, &Value)| {
         let needed = required.is_some_and(|required| required.iter().any(|one| one == name));
-        let text = schema.get("description").cloned().unwrap_or_default();
-        json!({"name": name, "in": "query", "required": needed, "description": text,
-               "schema": present(schema)})
+        let mut said =
+            json!({"name": name, "in": "query", "required": needed, "schema": present(schema)});
+        if let (Some(text), Some(said)) = (schema.get("description"), said.as_object_mut()) {
+            said.insert("description".to_owned(), text.clone());
+        }
+        said
     };
     members.into_iter().flatten().map(parameter).collect()
 }

@@ -34,6 +34,7 @@ const WHY_CHARS_MAX: usize = 200;
 /// A run to be started.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(rename = "NewRun")]
 pub(super) struct WireRun {
     agent: String,
     /// The run above it.
@@ -72,6 +73,7 @@ pub(super) struct Ending {
 
 /// A run that was started. Its token is shown here and nowhere else.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StartedRun")]
 pub(super) struct StartedView {
     run: String,
     agent: String,
@@ -100,6 +102,7 @@ pub(super) struct RunList<'a> {
 
 /// What ended with a run.
 #[derive(Serialize, JsonSchema)]
+#[schemars(rename = "EndedRun")]
 pub(super) struct EndedView {
     run: String,
     /// It and the runs below it; empty if it had ended before.
@@ -120,6 +123,7 @@ struct SettledView {
 /// A run.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Run")]
 pub(super) struct RunView<'a> {
     run: &'a str,
     agent: &'a str,

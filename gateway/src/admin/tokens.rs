@@ -34,6 +34,7 @@ pub(super) struct TokenList {
 /// A token, of an agent or of an admin principal.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "Token")]
 pub(super) struct TokenView {
     id: String,
     agent: Option<String>,
@@ -56,6 +57,7 @@ pub(super) struct TokenView {
 /// A token to be made.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[schemars(rename = "NewToken")]
 pub(super) struct WireToken {
     /// The agent it stands for; or `admin` and `role`.
     agent: Option<String>,

@@ -116,8 +116,10 @@ impl Teller {
     ) -> Result<Option<Duration>, StoreFault> {
         for row in rows {
             let pause = match self.concerns(row) {
-                Some(state) => self.tell(row, state, at).await?,
-                None => None,
+                Some(state) if self.api.store.is_entry(row).await? => {
+                    self.tell(row, state, at).await?
+                }
+                Some(_) | None => None,
             };
             if pause.is_some() {
                 return Ok(pause);

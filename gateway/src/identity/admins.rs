@@ -309,6 +309,10 @@ impl Admins {
 
     /// Counts a credential that was not accepted.
     pub(crate) fn failed(&self, error: IdentityError) -> AdminFailure {
+        // Who sends nothing guesses nothing.
+        if error == IdentityError::Missing {
+            return AdminFailure::Unauthorized(error);
+        }
         let mut failures = self.failures.lock();
         let age = failures.since.elapsed();
         if age >= MINUTE {

@@ -59,6 +59,20 @@ impl Store {
         Ok(after >= first.saturating_sub(1) && after <= last)
     }
 
+    /// True if the event is the first of its subject in its state: steps within a state are events
+    /// as well.
+    ///
+    /// # Errors
+    /// [`StoreFault`]
+    pub async fn is_entry(&self, event: &EventRow) -> Result<bool, StoreFault> {
+        let statement = Statement::rows(
+            "SELECT state FROM events WHERE subject = $1 AND id < $2 ORDER BY id DESC LIMIT 1",
+        );
+        let statement = statement.with(event.subject.as_str()).with(event.id);
+        let before = self.read_one(&statement, Row::text_or_null).await?;
+        Ok(before.flatten() != event.state)
+    }
+
     /// The latest event; 0 before the first.
     ///
     /// # Errors

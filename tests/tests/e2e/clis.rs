@@ -16,7 +16,7 @@ const NAMES: [(&str, &str); 3] = [
     ("opencode", "opencode"),
 ];
 
-async fn quickstart() -> House {
+pub(crate) async fn quickstart() -> House {
     quickstart_with("").await
 }
 
@@ -42,7 +42,7 @@ fn bin() -> PathBuf {
 }
 
 /// Runs one command line on one script; returns its verdict.
-async fn run(client: &str, script: &str, arguments: &[String]) -> Value {
+pub(crate) async fn run(client: &str, script: &str, arguments: &[String]) -> Value {
     let out = Folder::new();
     let clis = repository().join("tests/clis");
     let output = Command::new("python3")
