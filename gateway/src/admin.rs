@@ -98,7 +98,9 @@ impl Api {
     }
 
     fn shown<'a>(&self, card: &'a Card, admin: &Admin) -> CardView<'a> {
-        self.seen(card, Sight::of(admin))
+        let mut view = self.seen(card, Sight::of(admin));
+        view.keep_parents(admin);
+        view
     }
 
     fn seen<'a>(&self, card: &'a Card, sight: Sight) -> CardView<'a> {
@@ -169,8 +171,9 @@ fn refused(refusal: &Refusal) -> Response {
         }
         Refusal::Credential(AdminFailure::Unauthorized(error)) => {
             tracing::warn!(reason = error.reason(), "a request to the admin listener was refused");
-            let message = "send `Authorization: Bearer` with an admin token; the operator's is in \
-                           the file `admin.token` of the state folder";
+            let message = "no such token counts here, or it has ended: send `Authorization: Bearer` \
+                           with one that `portcullis token create --admin` made; the operator's \
+                           is in the file `admin.token` of the state folder";
             let mut response =
                 Fault::new(StatusCode::UNAUTHORIZED, "credential", message).into_response();
             let challenge = HeaderValue::from_static("Bearer realm=\"portcullis admin\"");

@@ -29,9 +29,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use backup::BackupArgs;
+pub use decide::{ApproveArgs, DenyArgs, ShowArgs};
 pub use doctor::DoctorArgs;
 pub use door::Door;
 pub use keys::{KeyPlace, KeysCommand};
+pub use list::ApprovalsArgs;
+pub use login::LoginLinkArgs;
 pub use runs::{RunsArgs, StartArgs, StopArgs};
 pub use screen::{complain, plain, print};
 pub use token::{
@@ -235,94 +238,6 @@ pub struct ToolsArgs {
     /// The agent.
     #[arg(long, value_name = "AGENT")]
     pub agent: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// The running gateway.
-    #[command(flatten)]
-    pub door: Door,
-}
-
-/// Arguments of `approvals`.
-#[derive(Debug, Clone, Args)]
-pub struct ApprovalsArgs {
-    /// Stay, and print the list again whenever it changes.
-    #[arg(long)]
-    pub watch: bool,
-    /// Settled ones as well.
-    #[arg(long, conflicts_with = "state")]
-    pub all: bool,
-    /// Only in these states, with commas between them.
-    #[arg(long, value_name = "STATES")]
-    pub state: Option<String>,
-    /// Only those of this agent.
-    #[arg(long, value_name = "AGENT")]
-    pub agent: Option<String>,
-    /// Only those of this run.
-    #[arg(long, value_name = "RUN")]
-    pub run: Option<String>,
-    /// Print JSON; with `--watch` one list a line.
-    #[arg(long)]
-    pub json: bool,
-    /// The running gateway.
-    #[command(flatten)]
-    pub door: Door,
-}
-
-/// Arguments of `show`.
-#[derive(Debug, Clone, Args)]
-pub struct ShowArgs {
-    /// The id of the approval, or the beginning of it.
-    pub id: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
-    /// The running gateway.
-    #[command(flatten)]
-    pub door: Door,
-}
-
-/// Arguments of `approve`.
-#[derive(Debug, Clone, Args)]
-pub struct ApproveArgs {
-    /// The id of the approval, or the beginning of it.
-    pub id: String,
-    /// Do not ask; what is decided is printed all the same.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Let the same call pass again, as long as its run lives.
-    #[arg(long, conflicts_with = "time")]
-    pub for_run: bool,
-    /// The same for so long, such as `10m`.
-    #[arg(long = "for", value_name = "TIME", id = "time")]
-    pub time: Option<String>,
-    /// With one of these: any call of the tool, not only the same one.
-    #[arg(long)]
-    pub any_args: bool,
-    /// Run with the arguments in this JSON file instead; they are checked against the tool's schema.
-    #[arg(long, value_name = "FILE")]
-    pub args: Option<PathBuf>,
-    /// The running gateway.
-    #[command(flatten)]
-    pub door: Door,
-}
-
-/// Arguments of `deny`.
-#[derive(Debug, Clone, Args)]
-pub struct DenyArgs {
-    /// The id of the approval, or the beginning of it.
-    pub id: String,
-    /// Why; the agent reads it.
-    #[arg(long, short, value_name = "TEXT", default_value = "")]
-    pub message: String,
-    /// The running gateway.
-    #[command(flatten)]
-    pub door: Door,
-}
-
-/// Arguments of `login-link`.
-#[derive(Debug, Clone, Args)]
-pub struct LoginLinkArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -123,6 +123,8 @@ def started(gateway, agent):
         row("run", f"{run['run']} of {run['agent']}, until {run['expires']}")
         row("url", run["url"])
         row("tools", ", ".join(f"{tool['name']} ({tool['approval']})" for tool in run["tools"]) or "none")
+        for gone in run["missing"]:
+            row("missing", f"{gone['server']} {gone['tool'] or ''}: {gone['why']} (declared at {gone['declared']})")
         for said in run["diagnostics"]:
             row(said["severity"], f"{said['message']} ({said['file']})")
         yield run
@@ -176,7 +178,7 @@ def show(card):
     row("tool", card["tool"])
     row("rule", card["rule"])
     row("arguments", "left out for this token" if card["masked"] else card["arguments"])
-    row("digest", card["digest"])
+    row("digest", card["digest"] or "left out with them")
     claims = [f"{name}: {said}" for name, said in (card["claims"] or {}).items() if said is not None]
     row("claims", f"{card['title']!r}, {', '.join(claims)} (the words of the server)")
 

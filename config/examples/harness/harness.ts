@@ -24,11 +24,12 @@ const TRIES = 30; // a second apart: a gateway may be started again meanwhile
 type Run = {
   run: string; agent: string; url: string; token: string; expires: string;
   tools: { name: string; approval: 'auto' | 'asks' }[];
+  missing: { server: string; tool: string | null; why: string; declared: string }[];
   diagnostics: { severity: string; message: string; file: string | null }[];
 };
 type Card = {
   id: string; state: string; agent: string; run: string; parents: { agent: string; run: string }[];
-  server: string; tool: string; rule: string; arguments: string | null; digest: string; deadline: string | null;
+  server: string; tool: string; rule: string; arguments: string | null; digest: string | null; deadline: string | null;
   title: string | null; claims: Record<string, boolean | null> | null; outcome: string | null;
   needed: number; votes: object[];
   decision: { decision: string; by: string; reason: string | null } | null;
@@ -126,6 +127,9 @@ async function withRun(agent: string, work: (run: Run) => Promise<void>): Promis
     row('run', `${run.run} of ${run.agent}, until ${run.expires}`);
     row('url', run.url);
     row('tools', run.tools.map((tool) => `${tool.name} (${tool.approval})`).join(', ') || 'none');
+    for (const gone of run.missing) {
+      row('missing', `${gone.server} ${gone.tool ?? ''}: ${gone.why} (declared at ${gone.declared})`);
+    }
     for (const said of run.diagnostics) row(said.severity, `${said.message} (${said.file})`);
     await work(run);
   } finally {
@@ -184,7 +188,7 @@ function show(card: Card): void {
   row('tool', card.tool);
   row('rule', card.rule);
   row('arguments', card.arguments ?? 'left out for this token');
-  row('digest', card.digest);
+  row('digest', card.digest ?? 'left out with them');
   const said = Object.entries(card.claims ?? {}).filter(([, value]) => value !== null);
   const claims = said.map(([name, value]) => `${name}: ${value}`).join(', ');
   row('claims', `"${card.title}", ${claims} (the words of the server)`);

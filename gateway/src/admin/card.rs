@@ -7,6 +7,7 @@ use portcullis_policy::catalogue::ToolOffer;
 use portcullis_policy::definition::StandingMost;
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::{Card, Deadline, Decision, Outcome, Standing, State, Verdict};
+use portcullis_policy::name::AgentName;
 use portcullis_policy::secret::Secrets;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ pub(super) struct CardView<'a> {
     state: &'static str,
     agent: &'a str,
     run: &'a str,
-    /// The runs above it, the nearest first.
+    /// The runs above it that the reader may see, the nearest first.
     parents: Vec<AncestorView<'a>>,
     server: &'a str,
     tool: &'a str,
@@ -172,6 +173,12 @@ impl Claims {
 }
 
 impl<'a> CardView<'a> {
+    /// Leaves out runs of agents that `admin` may not see.
+    pub(super) fn keep_parents(&mut self, admin: &Admin) {
+        let seen = |agent: &str| AgentName::new(agent).is_ok_and(|agent| admin.may_see(&agent));
+        self.parents.retain(|above| seen(above.agent));
+    }
+
     /// Leaves out what is too long to be sent along.
     pub(super) fn leave_arguments_out(&mut self) {
         self.arguments = None;

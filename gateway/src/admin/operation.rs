@@ -144,13 +144,8 @@ impl Operation {
                 let schema = content(&mut schemas.written);
                 said.insert("content".to_owned(), json!({answer.media: {"schema": schema}}));
             }
-            if !answer.links.is_empty() {
-                let link = |(to, member): &(&str, &str)| {
-                    let id = format!("$response.body#/{member}");
-                    ((*to).to_owned(), json!({"operationId": to, "parameters": {"id": id}}))
-                };
-                let links: Map<String, Value> = answer.links.iter().map(link).collect();
-                response.as_object_mut().map(|said| said.insert("links".to_owned(), links.into()));
+            if let (Some(links), Some(said)) = (links(answer.links), response.as_object_mut()) {
+                said.insert("links".to_owned(), links);
             }
             responses.insert(answer.status.to_string(), response);
         }
@@ -162,6 +157,15 @@ impl Operation {
         put("responses", Value::Object(responses));
         said
     }
+}
+
+// OpenAPI 3.1.0, "Link Object".
+fn links(of: &[(&str, &str)]) -> Option<Value> {
+    let link = |(to, member): &(&str, &str)| {
+        let id = format!("$response.body#/{member}");
+        ((*to).to_owned(), json!({"operationId": to, "parameters": {"id": id}}))
+    };
+    (!of.is_empty()).then(|| of.iter().map(link).collect())
 }
 
 fn in_path(path: &'static str) -> impl Iterator<Item = Value> {

@@ -1,9 +1,10 @@
 //! `portcullis show`, `approve` and `deny`: what is decided is what was shown.
 
+use super::Exit;
 use super::card::Card;
-use super::door::{Admin, DoorError};
+use super::door::{Admin, Door, DoorError};
 use super::screen::{complain, decorated, json as escaped, plain, print};
-use super::{ApproveArgs, DenyArgs, Exit, ShowArgs};
+use clap::Args;
 use portcullis_policy::canonical::canonical;
 use portcullis_policy::difference::difference;
 use portcullis_policy::json::JsonLimits;
@@ -12,7 +13,58 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stdin};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `show`.
+#[derive(Debug, Clone, Args)]
+pub struct ShowArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `approve`.
+#[derive(Debug, Clone, Args)]
+pub struct ApproveArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Do not ask; what is decided is printed all the same.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Let the same call pass again, as long as its run lives.
+    #[arg(long, conflicts_with = "time")]
+    pub for_run: bool,
+    /// The same for so long, such as `10m`.
+    #[arg(long = "for", value_name = "TIME", id = "time")]
+    pub time: Option<String>,
+    /// With one of these: any call of the tool, not only the same one.
+    #[arg(long)]
+    pub any_args: bool,
+    /// Run with the arguments in this JSON file instead; they are checked against the tool's schema.
+    #[arg(long, value_name = "FILE")]
+    pub args: Option<PathBuf>,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
+
+/// Arguments of `deny`.
+#[derive(Debug, Clone, Args)]
+pub struct DenyArgs {
+    /// The id of the approval, or the beginning of it.
+    pub id: String,
+    /// Why; the agent reads it.
+    #[arg(long, short, value_name = "TEXT", default_value = "")]
+    pub message: String,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
 
 /// A decision as the API takes it.
 #[derive(Serialize)]

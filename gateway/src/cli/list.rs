@@ -1,12 +1,39 @@
 //! `portcullis approvals`: the waiting calls, once or whenever they change.
 
+use super::Exit;
 use super::card::{Card, table};
-use super::door::{Admin, DoorError};
+use super::door::{Admin, Door, DoorError};
 use super::screen::{complain, json, print};
-use super::{ApprovalsArgs, Exit};
+use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::io::{IsTerminal as _, stdout};
+
+/// Arguments of `approvals`.
+#[derive(Debug, Clone, Args)]
+pub struct ApprovalsArgs {
+    /// Stay, and print the list again whenever it changes.
+    #[arg(long)]
+    pub watch: bool,
+    /// Settled ones as well.
+    #[arg(long, conflicts_with = "state")]
+    pub all: bool,
+    /// Only in these states, with commas between them.
+    #[arg(long, value_name = "STATES")]
+    pub state: Option<String>,
+    /// Only those of this agent.
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only those of this run.
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Print JSON; with `--watch` one list a line.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
 
 /// What is listed unless something else is asked for: all that is not over.
 const OPEN_STATES: &str = "parked,approved,executing";

@@ -1,9 +1,21 @@
 //! `portcullis login-link`: the way to the page.
 
-use super::door::DoorError;
+use super::Exit;
+use super::door::{Door, DoorError};
 use super::screen::{complain, json, plain, print};
-use super::{Exit, LoginLinkArgs};
+use clap::Args;
 use serde::Deserialize;
+
+/// Arguments of `login-link`.
+#[derive(Debug, Clone, Args)]
+pub struct LoginLinkArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// The running gateway.
+    #[command(flatten)]
+    pub door: Door,
+}
 
 #[derive(Deserialize)]
 struct Link {

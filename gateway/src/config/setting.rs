@@ -14,6 +14,15 @@ use std::time::Duration;
 /// The start of every environment twin.
 const PREFIX: &str = "PORTCULLIS_";
 
+/// Variables that other commands read, which may be set in the same shell.
+const OF_COMMANDS: [&str; 5] = [
+    "PORTCULLIS_ADMIN_URL",
+    "PORTCULLIS_ADMIN_TOKEN",
+    "PORTCULLIS_CONFIG",
+    "PORTCULLIS_LOG",
+    "PORTCULLIS_LOG_FORMAT",
+];
+
 /// Reads settings and keeps what was found wrong with them.
 pub(super) struct Settings<'a> {
     /// What locations call the file, be there one or not.
@@ -90,7 +99,7 @@ impl Settings<'_> {
     /// Kubernetes sets some for a service called `portcullis`.
     pub(super) fn warn_of_near_misses(&mut self) {
         for variable in self.env.keys().filter(|name| name.starts_with(PREFIX)) {
-            if self.known.contains(variable) {
+            if self.known.contains(variable) || OF_COMMANDS.contains(&variable.as_str()) {
                 continue;
             }
             let hint = did_you_mean(variable, self.known.iter().map(String::as_str));

@@ -275,7 +275,7 @@ fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a Value>) {
             }
             members.values().for_each(|member| collect(member, texts));
         }
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -157,16 +157,8 @@ impl CardPage {
     ) -> Result<Self, PageFault> {
         let asked = card.asked();
         let now_ms = api.parked.now_ms();
-        let secrets = Secrets::new(&asked.secret);
         let decides = admin.may_decide();
-        let closed = !secrets.is_empty() && !decides;
-        let shown = match reveal {
-            Reveal::Yes if decides => Secrets::new(&[]),
-            Reveal::Yes | Reveal::No => secrets,
-        };
-        let sheet = (!closed).then(|| sheet(card.arguments(), &shown)).transpose();
-        let sheet = sheet.map_err(|error| PageFault::unable(&error))?;
-        let hidden = sheet.as_ref().is_none_or(|sheet| sheet.hidden > 0);
+        let Seen { sheet, secrets: shown, closed, hidden } = Seen::of(card, decides, reveal)?;
         let told = Told::of(api, card);
         let risk = told.risk();
         let voted = card.votes().iter().any(|vote| vote.by.name == admin.name());
@@ -191,7 +183,13 @@ impl CardPage {
             note,
             agent: asked.agent.to_string(),
             run: plain(&asked.run),
-            chain: asked.above.iter().rev().map(step).collect(),
+            chain: asked
+                .above
+                .iter()
+                .rev()
+                .filter(|one| admin.may_see(&one.agent))
+                .map(step)
+                .collect(),
             server: asked.server.to_string(),
             tool: plain(asked.tool.as_str()),
             title: told.title,
@@ -224,6 +222,32 @@ impl CardPage {
             standing: standing(card),
             editable: editable.flatten(),
         })
+    }
+}
+
+/// What of a card's arguments is seen.
+struct Seen {
+    sheet: Option<Sheet>,
+    // What stays hidden.
+    secrets: Secrets,
+    // Nothing is seen.
+    closed: bool,
+    // Something is not.
+    hidden: bool,
+}
+
+impl Seen {
+    fn of(card: &Card, decides: bool, reveal: Reveal) -> Result<Self, PageFault> {
+        let secrets = Secrets::new(&card.asked().secret);
+        let closed = !secrets.is_empty() && !decides;
+        let secrets = match reveal {
+            Reveal::Yes if decides => Secrets::new(&[]),
+            Reveal::Yes | Reveal::No => secrets,
+        };
+        let sheet = (!closed).then(|| sheet(card.arguments(), &secrets)).transpose();
+        let sheet = sheet.map_err(|error| PageFault::unable(&error))?;
+        let hidden = sheet.as_ref().is_none_or(|sheet| sheet.hidden > 0);
+        Ok(Self { sheet, secrets, closed, hidden })
     }
 }
 

@@ -123,13 +123,13 @@ async fn the_callers_own_user_is_asked_at_the_page_and_the_client_decides_nothin
         (&question["params"]["mode"], &question["params"]["url"]),
         (&json!("url"), &json!(page))
     );
-    // The page opens without a credential, so it tells nobody which cards there are.
+    // Who is not signed in is asked to, and not told which cards there are.
     let opened = reqwest::get(&page).await.unwrap();
     let kind = opened.headers()["content-type"].to_str().unwrap().to_owned();
-    assert_eq!((opened.status().as_u16(), kind.starts_with("text/html")), (200, true), "{kind}");
+    assert_eq!((opened.status().as_u16(), kind.starts_with("text/html")), (401, true), "{kind}");
     let opened = opened.text().await.unwrap();
     let unknown = reqwest::get(format!("{}/approve/apr_unknown", house.admin)).await.unwrap();
-    assert_eq!(unknown.status(), 200);
+    assert_eq!(unknown.status(), 401);
     let (id, unknown) = (card["id"].as_str().unwrap(), unknown.text().await.unwrap());
     assert_eq!(opened.replace(id, ""), unknown.replace("apr_unknown", ""));
     assert!(!opened.contains("refund"), "{opened}");
