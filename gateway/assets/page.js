@@ -4,8 +4,6 @@
 const $ = (selector, from = document) => from.querySelector(selector);
 const all = (selector, from = document) => [...from.querySelectorAll(selector)];
 
-// ---- Times
-
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 const URGENT_SECONDS = 120;
 
@@ -28,11 +26,10 @@ function tick() {
   }
 }
 
-// ---- What is shown
-
 // The filter of the list, which stays while calls are opened beside it.
 const filter = location.pathname === "/" ? location.search : "";
 const shown = () => $(".panes .card");
+const say = (text) => { $("[data-live]").textContent = text; };
 
 async function load(url) {
   const answer = await fetch(url, { headers: { accept: "text/html" } });
@@ -68,7 +65,9 @@ function renewList(page) {
     return same?.dataset.version === line.dataset.version ? same : line;
   });
   if (lines.length !== old.size || lines.some((line, at) => line !== now.children[at])) {
+    const focused = document.activeElement;
     now.replaceChildren(...lines);
+    if (now.contains(focused)) focused.focus({ preventScroll: true });
     for (const box of all("input[type=checkbox]", now)) box.checked = chosen.has(box.value);
   }
   for (const selector of [".rows > .empty", ".rows > .more"]) {
@@ -83,37 +82,32 @@ function renewCard(page) {
   const [old, fresh] = [shown(), $(".panes .card", page)];
   if (!old) return $("#pane").replaceChildren(...$("#pane", page).childNodes);
   if (fresh?.dataset.key !== old.dataset.key || fresh.dataset.version === old.dataset.version) return;
-  if (fresh.dataset.digest !== old.dataset.digest && $("#approve", fresh)) return changed(old);
+  const [asks, same] = [$("#approve", fresh), fresh.dataset.digest === old.dataset.digest];
+  if (asks && !same) {
+    // What is approved is what was read.
+    for (const button of all("button", old)) button.disabled = true;
+    $(".changed", old).hidden = false;
+    return;
+  }
+  if (asks && $(".draft", old)) return;
+  if (asks && $(".notice:not(.changed)", old)) $(".changed", fresh).after($(".notice:not(.changed)", old));
   for (const field of all("#edit, #reason, #standing", old)) {
-    const same = $(`#${field.id}`, fresh);
-    if (same) same.value = field.value;
+    const now = $(`#${field.id}`, fresh);
+    if (now) now.value = field.value;
   }
-  const [edit, draft] = [$(".edit", fresh), $(".draft", old)];
-  if (edit) edit.open = Boolean($(".edit[open]", old));
-  if (edit && draft) {
-    $(".card-head", fresh).after(draft);
-    $(".decide", fresh).replaceWith($(".decide", old));
-  }
+  if ($(".edit", fresh)) $(".edit", fresh).open = Boolean($(".edit[open]", old));
   const focused = old.contains(document.activeElement) && document.activeElement.id;
   old.replaceWith(fresh);
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
-// What is approved is what was read.
-function changed(card) {
-  for (const button of all("button", card)) button.disabled = true;
-  $(".changed", card).hidden = false;
-}
-
-let [renewing, again] = [false, false];
+let [wanted, retry] = [0, 0];
 
 async function refresh() {
-  again = true;
-  if (renewing) return;
-  renewing = true;
+  if (++wanted > 1) return;
   try {
-    while (again) {
-      again = false;
+    for (let seen = 0; seen !== wanted;) {
+      seen = wanted;
       const [still, card] = [$("[data-still]"), shown()];
       const page = await load(card ? `/approve/${card.dataset.key}` : still ? "/" : location.href);
       const list = page && card && filter ? await load(`/${filter}`) : page;
@@ -130,10 +124,10 @@ async function refresh() {
     }
   } catch {
     // Not connected.
-    setTimeout(refresh, 5000);
-  } finally {
-    renewing = false;
+    clearTimeout(retry);
+    retry = setTimeout(refresh, 5000);
   }
+  wanted = 0;
 }
 
 // Opens a call beside the list, which keeps its place and what is chosen in it.
@@ -174,17 +168,11 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", () => $(".panes") && visit(location.href, { back: true }));
 
-// ---- What happens
-
-function say(text) {
-  $("[data-live]").textContent = text;
-}
-
 function hear(what) {
   const before = document.body.classList.contains("offline");
   const lost = document.body.classList.toggle("offline", what === "lost");
   if (lost !== before) say(lost ? "Not connected; trying again" : "");
-  if (what !== "open") refresh();
+  if (what === "changed") refresh();
 }
 
 // A browser opens six connections to a gateway, so one page listens for all.
@@ -204,13 +192,13 @@ function listen(query) {
   events.onopen = () => tell(document.body.classList.contains("offline") ? "changed" : "open");
   events.onerror = () => {
     tell("lost");
+    if (events.readyState !== EventSource.CLOSED) return;
     // After an answer that is no stream a browser does not try again by itself.
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000, "");
+    setTimeout(listen, query ? 0 : 5000, "");
+    refresh();
   };
   return new Promise(() => {});
 }
-
-// ---- Keys
 
 function step(by) {
   const links = all("#rows .row a");
@@ -245,8 +233,6 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   KEYS[event.key]();
 });
-
-// ---- Forms
 
 // A second click must not decide something else.
 document.addEventListener("submit", (event) => {

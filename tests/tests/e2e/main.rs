@@ -24,6 +24,7 @@ mod identity;
 mod interop;
 mod observe;
 mod own_tools;
+mod page;
 mod park;
 mod pass_through;
 mod patience;
