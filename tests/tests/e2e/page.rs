@@ -52,11 +52,14 @@ fn policy(url: &str) -> String {
     };
     let crm = "server: crm, allow: [refund, look, odd]";
     let vault = "server: vault, allow: [sign_in], secret: [password]";
-    let below =
-        "subAgent: {name: support, description: Pays back., templateRef: {name: support}}";
+    let below = "subAgent: {name: support, description: Pays back., templateRef: {name: support}}";
     [
         agent("support", &[crm, vault], ", standing: tool"),
-        agent("other", &["server: crm, allow: [refund]"], ", approvers: {anyOf: [human], count: 2}"),
+        agent(
+            "other",
+            &["server: crm, allow: [refund]"],
+            ", approvers: {anyOf: [human], count: 2}",
+        ),
         agent("assistant", &["server: crm, allow: [look]", below], ""),
         server("crm"),
         "---\n".to_owned(),
@@ -121,7 +124,8 @@ async fn drive(mut house: House, parts: &[&str]) -> House {
     let mut said = Vec::new();
     loop {
         let line = tokio::time::timeout(CHECK, lines.next_line()).await;
-        let Some(line) = line.unwrap_or_else(|_| panic!("it hangs after {said:#?}")).unwrap() else {
+        let Some(line) = line.unwrap_or_else(|_| panic!("it hangs after {said:#?}")).unwrap()
+        else {
             break;
         };
         if line == "restart" {
