@@ -124,6 +124,9 @@ pub fn router(api: &Arc<Api>) -> Router {
 
 // Host and Origin, then the credential; only then is anything of the request looked at.
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
+    if page::is_asked_for(request.method(), request.uri().path(), request.headers()) {
+        return page::nothing_here();
+    }
     let mut response = match enter(&api, request.headers()) {
         Ok(admin) => {
             let pass = Pass::new([admin.lease().clone()]);

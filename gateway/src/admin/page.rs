@@ -24,7 +24,8 @@ use super::answer::strict;
 use super::{Api, events};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::header::{self, HeaderValue};
+use axum::http::header::{self, HeaderMap, HeaderValue};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -47,11 +48,11 @@ pub(super) fn routes(api: &Arc<Api>) -> Router<Arc<Api>> {
     let inside = Router::new()
         .route("/", get(inbox::inbox))
         .route("/approve/{id}", get(inbox::card).post(decide::decide))
-        .route("/decide", post(batch::batch))
+        .route("/decide", post(batch::batch).get(login::home))
         .route("/history", get(inbox::history))
         .route("/standing", get(standing::list))
-        .route("/standing/{id}/end", post(standing::end))
-        .route("/logout", post(login::leave))
+        .route("/standing/{id}/end", post(standing::end).get(login::home))
+        .route("/logout", post(login::leave).get(login::home))
         .route("/live", get(events::stream))
         .layer(from_fn_with_state(Arc::clone(api), session::inside));
     Router::new()
@@ -64,6 +65,21 @@ pub(super) fn routes(api: &Arc<Api>) -> Router<Arc<Api>> {
         .layer(from_fn_with_state(Arc::clone(api), door))
 }
 
+/// True if a person follows an address that is no page and none of the API.
+pub(super) fn is_asked_for(method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let browser = accept.is_some_and(|accept| accept.contains("text/html"));
+    browser && *method == Method::GET && !path.starts_with("/v1/")
+}
+
+/// The page for such an address; the same for everybody.
+pub(super) fn nothing_here() -> Response {
+    let text = "There is no such page.";
+    let mut response = PageFault::new(StatusCode::NOT_FOUND, "Nothing here", text).into_response();
+    dressed(response.headers_mut());
+    response
+}
+
 // The listener's own name; the session comes after it.
 async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let mut response = if api.hosts.admit(request.headers()) {
@@ -71,10 +87,13 @@ async fn door(State(api): State<Arc<Api>>, request: Request, next: Next) -> Resp
     } else {
         PageFault::foreign().into_response()
     };
-    let headers = response.headers_mut();
+    dressed(response.headers_mut());
+    response
+}
+
+fn dressed(headers: &mut HeaderMap) {
     strict(headers);
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT));
     // With `no-referrer` a browser sends the forms of this page with the origin `null`.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    response
 }

@@ -62,7 +62,8 @@ pub(super) fn sheet(arguments: &str, secrets: &Secrets) -> Result<Sheet, JsonErr
     Ok(Sheet { lines, folded, hidden })
 }
 
-/// `arguments` on lines, as text to be edited: nothing hidden, nothing changed but white space.
+/// `arguments` on lines, as text to be edited: nothing hidden, and nothing changed but white space
+/// and how characters are written.
 ///
 /// # Errors
 /// [`JsonError`] if they are no JSON.
@@ -73,7 +74,8 @@ pub(super) fn editable(arguments: &str) -> Result<String, JsonError> {
     let mut reader = Reader::new(arguments.as_bytes(), JsonLimits::default())?;
     writer.value(&mut reader)?;
     let line = |line: &Line| line.pieces.iter().map(Piece::whole).collect::<String>();
-    Ok(writer.lines.iter().map(line).collect::<Vec<_>>().join("\n"))
+    // What cannot be seen is spelled out here as well; as JSON it is the same.
+    Ok(crate::plain::json(&writer.lines.iter().map(line).collect::<Vec<_>>().join("\n")))
 }
 
 /// One line of the beginning of `arguments`.

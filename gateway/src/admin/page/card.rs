@@ -312,7 +312,7 @@ fn spelled(claims: Claims) -> Vec<&'static str> {
 // The state in a few words, and what it means for whoever reads it.
 fn state_text(card: &Card, now_ms: u64) -> (String, String) {
     let asked = card.asked();
-    let detail = lines(card.detail());
+    let detail = lines(card.detail().trim_end_matches('.'));
     let text = |head: &str, note: String| (head.to_owned(), note);
     match card.state() {
         State::Parked if asked.count > 1 => {
@@ -341,7 +341,9 @@ fn state_text(card: &Card, now_ms: u64) -> (String, String) {
             ));
             match card.outcome() {
                 Some(Outcome::Ok) | None => {
-                    text("Done", format!("It ran, {took} after the decision."))
+                    let when = if took.starts_with("0 ") { "at once" } else { took.as_str() };
+                    let after = if when == "at once" { "" } else { " after the decision" };
+                    text("Done", format!("It ran {when}{after}."))
                 }
                 Some(Outcome::ToolError) => {
                     text("Ran, and failed", "The tool answered that it failed.".to_owned())
@@ -358,7 +360,7 @@ fn state_text(card: &Card, now_ms: u64) -> (String, String) {
         State::Lapsed => {
             text("Lapsed", "Nobody collected the approval in time. It did not run.".to_owned())
         }
-        State::Revoked => text("Revoked", detail),
+        State::Revoked => text("Revoked", format!("{detail}.")),
         State::Stopped => text("Stopped", format!("It did not run: {detail}.")),
         State::Cancelled => text("Cancelled", format!("It did not run: {detail}.")),
     }
@@ -368,13 +370,13 @@ fn state_text(card: &Card, now_ms: u64) -> (String, String) {
 fn standing(card: &Card) -> Vec<(&'static str, &'static str)> {
     use portcullis_policy::definition::StandingMost;
     let exact = [
-        ("arguments/run", "This exact call, until the run ends"),
+        ("arguments/run", "This exact call, in this run"),
         ("arguments/10m", "This exact call, for 10 minutes"),
         ("arguments/1h", "This exact call, for an hour"),
     ];
     let any = [
-        ("tool/run", "Any call of this tool, until the run ends"),
-        ("tool/10m", "Any call of this tool, for 10 minutes"),
+        ("tool/run", "Any call of it, in this run"),
+        ("tool/10m", "Any call of it, for 10 minutes"),
     ];
     let asked = card.asked();
     match asked.standing {

@@ -131,6 +131,8 @@ pub(super) async fn shown(
     beside: Beside<'_>,
 ) -> Result<Response, PageFault> {
     let mut frame = Frame::new(api, visitor, At::Waiting).await?;
+    // As it is after the place where the events of the page begin.
+    let card = &find(&api.parked, &visitor.admin, card.id()).await?;
     let cards = waiting(api, &visitor.admin).await?;
     frame.waiting = cards.len();
     let mut list = Rows::of(api, &visitor.admin, &cards, &Wanted::default());

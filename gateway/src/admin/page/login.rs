@@ -164,6 +164,11 @@ pub(super) async fn leave(
     Ok((StatusCode::SEE_OTHER, gone).into_response())
 }
 
+/// What is done by a form alone, asked for by its address.
+pub(super) async fn home() -> Response {
+    (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response()
+}
+
 fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }

@@ -25,7 +25,7 @@ impl Moment {
     /// A moment in the past.
     pub(super) fn past(at_ms: u64, now_ms: u64) -> Self {
         let text = match now_ms.saturating_sub(at_ms) {
-            0..5_000 => "just now".to_owned(),
+            0..MINUTE_MS => "just now".to_owned(),
             ms => format!("{} ago", rough(ms)),
         };
         Self { at: wall(at_ms), text, urgent: false }

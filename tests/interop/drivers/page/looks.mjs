@@ -43,7 +43,7 @@ async function fits(page, where) {
 }
 
 async function pictures(stage, page, name) {
-  for (const [width, scheme] of [[1366, 'light'], [1366, 'dark'], [390, 'light'], [390, 'dark']]) {
+  for (const [width, scheme] of [[1366, 'light'], [390, 'dark']]) {
     await page.setViewportSize({ width, height: width === 390 ? 844 : 860 });
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
     await stage.shot(page, `${name}-${width}-${scheme}`);

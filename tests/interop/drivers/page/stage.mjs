@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 
-const PATIENCE_MS = 10_000;
+const PATIENCE_MS = 20_000;
 const REVISION = '2026-07-28';
 
 export function expect(true_, what) {
