@@ -201,3 +201,6 @@ async fn no_route() -> Fault {
 async fn no_method() -> Fault {
     Fault::new(StatusCode::METHOD_NOT_ALLOWED, "method", "this route does not take that method")
 }
+
+#[cfg(test)]
+mod tests;

@@ -171,10 +171,13 @@ async fn every_answer_is_strict_and_foreign_pages_are_refused() {
 async fn guessing_is_told_to_wait() {
     let desk = desk("guess").await;
     let mut statuses = Vec::new();
-    for _ in 0..40 {
-        let guess = desk.http.get(format!("{}/v1/agents", desk.url)).send().await.unwrap();
-        statuses.push(guess.status().as_u16());
+    let ask = || desk.http.get(format!("{}/v1/agents", desk.url));
+    for number in 0..40 {
+        let guess = format!("pcl_admin_{number:043}");
+        statuses.push(ask().bearer_auth(guess).send().await.unwrap().status().as_u16());
     }
+    // Who sends nothing guesses nothing.
+    assert_eq!(ask().send().await.unwrap().status(), 401);
     assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 30);
     assert_eq!(statuses.last(), Some(&429));
     assert_eq!(desk.get("operator", "/v1/agents").await.0, 200);

@@ -2,8 +2,8 @@
 
 use crate::admin::{AgentSummary, Api, Effective, Hosts, Streams, Views, router};
 use crate::audit::{Audit, Durability};
-use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
 use crate::decisions::{Decisions, Schemas};
+use crate::identity::{AdminEntry, Admins, Kind, Role, Token, read_operator_token};
 use crate::parked::{Caller, Executed, Origin, Parked, ParkedSettings, Runner};
 use crate::runs::{Credentials, Ground, RunSettings, Runs};
 use crate::scopes::follow_catalogue;
@@ -19,7 +19,7 @@ use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::{AgentName, ServerName, ToolName};
 use portcullis_policy::narrow::Narrowing;
 use portcullis_policy::scope::{Approve, Scope, ScopedTool};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,7 +60,12 @@ pub(super) async fn desk(name: &str) -> Desk {
         ("stranger", agents("billing")),
     ] {
         let token = Token::generate(Kind::Admin).unwrap();
-        configured.push(AdminEntry { name: name.to_owned(), role, hash: token.hash(), expires: None });
+        configured.push(AdminEntry {
+            name: name.to_owned(),
+            role,
+            hash: token.hash(),
+            expires: None,
+        });
         tokens.insert(name, token);
     }
     let admins = Arc::new(Admins::open(&folder, configured).unwrap());
@@ -144,7 +149,8 @@ fn views() -> Views {
             vec![Diagnostic::warning("server_not_configured", &here(), "server `x` is not there")]
         }),
         offer: Box::new(|_| {
-            let tool = r#"{"name":"refund","title":"Refund an order","inputSchema":{"type":"object"}}"#;
+            let tool =
+                r#"{"name":"refund","title":"Refund an order","inputSchema":{"type":"object"}}"#;
             Some(Arc::new(ToolOffer::parse(tool, JsonLimits::default()).unwrap()))
         }),
     }
@@ -206,7 +212,7 @@ impl Desk {
     async fn park_request(&self, request: Request) -> String {
         let (definition, catalogue) = (Definition::default(), Catalogue::default());
         let scope = Arc::new(Scope::resolve(&agent(), &definition, &catalogue, 1).0);
-        let caller = Caller { agent: agent().name, run: "run_test".to_owned() };
+        let caller = Caller { agent: agent().name, run: "run_test".to_owned(), server: None };
         // An approved card keeps its state as long as nobody is there to collect it.
         let run = RunRow::unnamed(&caller.run, &caller.agent, 1);
         self.store.ensure_run(&run).await.unwrap();
