@@ -18,10 +18,10 @@ use portcullis_policy::diagnostic::{Diagnostic, Location};
 use portcullis_policy::json::JsonLimits;
 use portcullis_policy::name::{AgentName, ServerName, ToolName};
 use portcullis_policy::narrow::Narrowing;
-use portcullis_policy::scope::{Approve, Scope, ScopedTool};
+use portcullis_policy::scope::{Approve, ScopedTool};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -48,28 +48,7 @@ pub(super) async fn desk(name: &str) -> Desk {
         std::env::temp_dir().join(format!("portcullis-desk-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    let (mut tokens, mut configured) = (BTreeMap::new(), Vec::new());
-    let agents = |name: &str| Role::Harness {
-        agents: vec![AgentName::new(name).unwrap()],
-        also_approver: false,
-    };
-    for (name, role) in [
-        ("dana", Role::Approver),
-        ("viewer", Role::Viewer),
-        ("harness", agents("support")),
-        ("stranger", agents("billing")),
-    ] {
-        let token = Token::generate(Kind::Admin).unwrap();
-        configured.push(AdminEntry {
-            name: name.to_owned(),
-            role,
-            hash: token.hash(),
-            expires: None,
-        });
-        tokens.insert(name, token);
-    }
-    let admins = Arc::new(Admins::open(&folder, configured).unwrap());
-    tokens.insert("operator", read_operator_token(&folder).unwrap());
+    let (tokens, admins) = admins(&folder);
     let store = Store::open(&StoreSettings::new(folder.join("state.db"))).await.unwrap();
     let settings = ParkedSettings::default();
     let clock = settings.clock.clone();
@@ -120,6 +99,32 @@ pub(super) async fn desk(name: &str) -> Desk {
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (url, http) = (format!("http://{address}"), reqwest::Client::new());
     Desk { url, http, stop, folder, tokens, parked, store, metrics }
+}
+
+fn admins(folder: &Path) -> (BTreeMap<&'static str, Token>, Arc<Admins>) {
+    let (mut tokens, mut configured) = (BTreeMap::new(), Vec::new());
+    let agents = |name: &str| Role::Harness {
+        agents: vec![AgentName::new(name).unwrap()],
+        also_approver: false,
+    };
+    for (name, role) in [
+        ("dana", Role::Approver),
+        ("viewer", Role::Viewer),
+        ("harness", agents("support")),
+        ("stranger", agents("billing")),
+    ] {
+        let token = Token::generate(Kind::Admin).unwrap();
+        configured.push(AdminEntry {
+            name: name.to_owned(),
+            role,
+            hash: token.hash(),
+            expires: None,
+        });
+        tokens.insert(name, token);
+    }
+    let admins = Arc::new(Admins::open(folder, configured).unwrap());
+    tokens.insert("operator", read_operator_token(folder).unwrap());
+    (tokens, admins)
 }
 
 fn runner() -> Runner {
@@ -210,8 +215,6 @@ impl Desk {
     }
 
     async fn park_request(&self, request: Request) -> String {
-        let (definition, catalogue) = (Definition::default(), Catalogue::default());
-        let scope = Arc::new(Scope::resolve(&agent(), &definition, &catalogue, 1).0);
         let caller = Caller { agent: agent().name, run: "run_test".to_owned(), server: None };
         // An approved card keeps its state as long as nobody is there to collect it.
         let run = RunRow::unnamed(&caller.run, &caller.agent, 1);
