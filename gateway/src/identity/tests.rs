@@ -169,7 +169,10 @@ fn many_failures_are_told_to_wait_and_lock_nobody_out() {
         let failure = admins.identify(Some(&stranger)).unwrap_err();
         assert_eq!(failure, AdminFailure::Unauthorized(IdentityError::Unknown));
     }
-    let AdminFailure::Wait(wait) = admins.identify(None).unwrap_err() else { panic!() };
+    // Who sends nothing guesses nothing, and is told what to send.
+    let nothing = admins.identify(None).unwrap_err();
+    assert_eq!(nothing, AdminFailure::Unauthorized(IdentityError::Missing));
+    let AdminFailure::Wait(wait) = admins.identify(Some(&stranger)).unwrap_err() else { panic!() };
     assert!(wait > Duration::ZERO && wait <= Duration::from_secs(60));
     let operator = read_operator_token(&folder.0).unwrap();
     assert!(admins.identify(Some(&header(&operator))).is_ok());
