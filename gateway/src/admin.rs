@@ -98,7 +98,11 @@ impl Api {
     }
 
     fn shown<'a>(&self, card: &'a Card, admin: &Admin) -> CardView<'a> {
-        let mut view = self.seen(card, Sight::of(admin));
+        self.shown_as(card, admin, Sight::of(admin))
+    }
+
+    fn shown_as<'a>(&self, card: &'a Card, admin: &Admin, sight: Sight) -> CardView<'a> {
+        let mut view = self.seen(card, sight);
         view.keep_parents(admin);
         view
     }

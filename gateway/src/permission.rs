@@ -5,7 +5,7 @@
 use crate::asked::Asked;
 use crate::call::{invalid, refused};
 use crate::door::Visit;
-use crate::identity::Seat;
+use crate::identity::{Seat, random_id};
 use crate::mcp::answer::tool_text;
 use crate::mcp::envelope::{Raw, member_of};
 use crate::mcp::sse::Body;
@@ -14,6 +14,9 @@ use crate::record::Record;
 use http::Response;
 use portcullis_policy::decide::{Ask, Decision, decide};
 use portcullis_policy::json::{Kind, quote};
+
+/// Longest id of a use, in bytes.
+const USE_ID_BYTES_MAX: usize = 256;
 
 /// The name of the tool.
 pub(crate) const NAME: &str = "permission_prompt";
@@ -41,7 +44,11 @@ pub(crate) async fn call(asked: Asked, arguments: Option<&Raw>) -> Response<Body
         let text = "`permission_prompt` needs `tool_name`, a string, and `input`, an object";
         return invalid(&asked, text);
     };
-    let use_id = text("tool_use_id").unwrap_or_default();
+    // Without an id nobody can tell two uses apart, so nothing joins.
+    let use_id = match text("tool_use_id").filter(|id| (1..=USE_ID_BYTES_MAX).contains(&id.len())) {
+        Some(id) => id,
+        None => random_id("use_").unwrap_or_default(),
+    };
     let (running, usage) = asked.enter_calls();
     let mut record = Record::new(&asked, NAME, Some(&input));
     let ask = Ask::Permission { tool, input: input.bytes().clone(), use_id };

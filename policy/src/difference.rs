@@ -15,11 +15,22 @@ pub struct Change {
     pub after: Option<String>,
 }
 
-/// Every value that differs, by its path. An object or array that is empty counts as a value.
+/// Longest text that is compared, in bytes: each value is kept with its path meanwhile.
+pub const COMPARED_BYTES_MAX: usize = 64 * 1024;
+
+/// Every value that differs, by its path; `None` if one of the texts is longer than
+/// [`COMPARED_BYTES_MAX`]. An object or array that is empty counts as a value.
 ///
 /// # Errors
 /// [`JsonError`] if one of them is no JSON.
-pub fn difference(before: &str, after: &str, limits: JsonLimits) -> Result<Vec<Change>, JsonError> {
+pub fn difference(
+    before: &str,
+    after: &str,
+    limits: JsonLimits,
+) -> Result<Option<Vec<Change>>, JsonError> {
+    if before.len().max(after.len()) > COMPARED_BYTES_MAX {
+        return Ok(None);
+    }
     let (mut before, after) = (values(before, limits)?, values(after, limits)?);
     let mut changes: BTreeMap<Vec<String>, (Option<String>, Option<String>)> = BTreeMap::new();
     for (path, value) in after {
@@ -32,7 +43,7 @@ pub fn difference(before: &str, after: &str, limits: JsonLimits) -> Result<Vec<C
         changes.insert(path, (Some(value), None));
     }
     let change = |(path, (before, after))| Change { path, before, after };
-    Ok(changes.into_iter().map(change).collect())
+    Ok(Some(changes.into_iter().map(change).collect()))
 }
 
 type Values = BTreeMap<Vec<String>, String>;
@@ -83,7 +94,7 @@ mod tests {
     use super::*;
 
     fn told(before: &str, after: &str) -> Vec<String> {
-        let found = difference(before, after, JsonLimits::default()).unwrap();
+        let found = difference(before, after, JsonLimits::default()).unwrap().unwrap();
         let side = |side: &Option<String>| side.clone().unwrap_or_else(|| "-".to_owned());
         let line =
             |c: &Change| format!("{}: {} -> {}", c.path.join("."), side(&c.before), side(&c.after));
@@ -99,6 +110,12 @@ mod tests {
             ),
             ["amount: 40 -> 400", "note: - -> \"hi\"", "to.tags.1: - -> \"y\""]
         );
+    }
+
+    #[test]
+    fn what_is_long_is_not_compared() {
+        let long = format!("{{\"{}\":[{}0]}}", "k".repeat(30_000), "0,".repeat(20_000));
+        assert_eq!(difference(&long, "{}", JsonLimits::default()).unwrap(), None);
     }
 
     #[test]

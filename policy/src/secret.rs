@@ -10,6 +10,9 @@ use crate::pattern::{Case, Pattern};
 /// What stands in the place of a secret value.
 pub const MASK: &str = "••••••";
 
+/// Longest path that a pattern is compared to, in bytes; what lies deeper is hidden.
+const PATH_BYTES_MAX: usize = 4 * 1024;
+
 /// The secret arguments of one tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secrets(Vec<Pattern>);
@@ -31,10 +34,13 @@ impl Secrets {
     #[must_use]
     pub fn hides(&self, path: &[String]) -> bool {
         let Some(name) = path.last() else { return false };
-        let whole = path.join(".");
-        self.0.iter().any(|pattern| {
-            let of = if pattern.as_str().contains('.') { &whole } else { name };
-            pattern.matches(of, Case::Fold)
+        self.0.iter().any(|pattern| match pattern.as_str().contains('.') {
+            // A path of great length is hidden rather than spelled out for each of its values.
+            true => {
+                path.iter().map(String::len).sum::<usize>() > PATH_BYTES_MAX
+                    || pattern.matches(&path.join("."), Case::Fold)
+            }
+            false => pattern.matches(name, Case::Fold),
         })
     }
 

@@ -6,7 +6,7 @@
 
 use super::Api;
 use super::answer::{Fault, unavailable};
-use super::card::CardView;
+use super::card::{CardView, Sight};
 use super::cursor::Place;
 use super::runs;
 use crate::identity::{Admin, Pass};
@@ -56,6 +56,25 @@ pub(super) async fn stream(
     headers: HeaderMap,
     query: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Fault> {
+    let sight = Sight::of(&admin);
+    opened((api, admin, sight), &headers, query).await
+}
+
+/// The same for a page, which asks for what it shows: no secret comes with it.
+pub(super) async fn hints(
+    State(api): State<Arc<Api>>,
+    Extension(admin): Extension<Admin>,
+    headers: HeaderMap,
+    query: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Fault> {
+    opened((api, admin, Sight::Masked), &headers, query).await
+}
+
+async fn opened(
+    (api, admin, sight): (Arc<Api>, Admin, Sight),
+    headers: &HeaderMap,
+    query: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Fault> {
     let Query(wanted) = query.map_err(|error| Fault::bad("query", error.body_text()))?;
     let place = Place { seal: &api.seal, admin: admin.name(), now_ms: Clock::system().wall_ms() };
     // A browser that connects again repeats the address it had and says where it was.
@@ -79,7 +98,7 @@ pub(super) async fn stream(
     };
     let after = after.map_err(|fault| unavailable(&fault))?;
     let pass = Pass::new([admin.lease().clone()]);
-    let tail = Tail { api, admin, after, versions: HashMap::new(), _slot: slot };
+    let tail = Tail { api, admin, sight, after, versions: HashMap::new(), _slot: slot };
     let body = sse::Body::stream(move |events| tail.run(events));
     let body = body.until(async move { pass.over().await });
     let mut response = Response::new(Body::new(body));
@@ -100,6 +119,7 @@ struct Standing<'a> {
 struct Tail {
     api: Arc<Api>,
     admin: Admin,
+    sight: Sight,
     // The last event that was looked at; `None` before anything was said.
     after: Option<i64>,
     // Cards as what stands told them: what led there is not told again.
@@ -216,7 +236,7 @@ impl Tail {
             let part = parts.next().unwrap_or_default();
             let done = parts.peek().is_none();
             let approvals: Vec<_> =
-                part.iter().map(|card| self.api.shown(card, &self.admin)).collect();
+                part.iter().map(|card| self.api.shown_as(card, &self.admin, self.sight)).collect();
             let standing = Standing { approvals, runs: std::mem::take(&mut runs), done };
             // Views are made of texts and numbers, so they have a form.
             let data = serde_json::to_string(&standing).unwrap_or_default();

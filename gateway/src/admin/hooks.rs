@@ -68,9 +68,16 @@ pub(super) async fn claude_code(
         ("SessionEnd", _) => api.runs.pairs().session_ended(&session),
         _ => Over::default(),
     };
+    // Each by itself: one that cannot be ended keeps no other alive.
+    let mut failed = None;
     for run in &ended.over {
-        let why = "its subagent has ended";
-        api.runs.end(run, why, admin.name()).await.map_err(|error| not_ended(&error))?;
+        if let Err(error) = api.runs.end(run, "its subagent has ended", admin.name()).await {
+            tracing::error!(%error, run, "the run of a subagent could not be ended");
+            failed = Some(error);
+        }
+    }
+    if let Some(error) = failed {
+        return Err(not_ended(&error));
     }
     if ended.unclear == 0 {
         return Ok(StatusCode::NO_CONTENT.into_response());

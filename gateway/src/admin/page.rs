@@ -53,7 +53,7 @@ pub(super) fn routes(api: &Arc<Api>) -> Router<Arc<Api>> {
         .route("/standing", get(standing::list))
         .route("/standing/{id}/end", post(standing::end).get(login::home))
         .route("/logout", post(login::leave).get(login::home))
-        .route("/live", get(events::stream))
+        .route("/live", get(events::hints))
         .layer(from_fn_with_state(Arc::clone(api), session::inside));
     Router::new()
         .route("/login", get(login::ask).post(login::enter))

@@ -219,11 +219,17 @@ impl Teller {
 
 fn taken(status: StatusCode, after: Option<&reqwest::header::HeaderValue>) -> Taken {
     let why = format!("it answers with status {}", status.as_u16());
-    let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
+    // What is said of this message; anything else may be of the receiver and of the moment.
+    let refusals = [
+        StatusCode::BAD_REQUEST,
+        StatusCode::GONE,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::UNPROCESSABLE_ENTITY,
+    ];
     if status.is_success() {
         return Taken::Yes;
     }
-    if status.is_server_error() || again.contains(&status) {
+    if !refusals.contains(&status) {
         let seconds = after.and_then(|value| value.to_str().ok()?.parse().ok());
         return Taken::Later(why, seconds.map(Duration::from_secs));
     }
@@ -275,7 +281,7 @@ mod tests {
             (429, true),
             (500, true),
             (503, true),
-            (301, false),
+            (301, true),
             (400, false),
             (410, false),
         ] {

@@ -50,6 +50,7 @@ pub(super) struct CardPage {
     pub(super) sheet: Option<Sheet>,
     pub(super) may_reveal: bool,
     pub(super) size: String,
+    /// Empty where the arguments are left out: that of a short secret would tell it.
     pub(super) digest: String,
     pub(super) rule: String,
     pub(super) generation: u64,
@@ -109,6 +110,8 @@ pub(super) struct Changes {
     pub(super) rows: Vec<ChangeRow>,
     /// How many more there are.
     pub(super) more: usize,
+    /// True if they differ and are too long to say where.
+    pub(super) long: bool,
 }
 
 /// One value that differs.
@@ -169,12 +172,7 @@ impl CardPage {
             by: plain(&edit.by.name),
             changes: changes(&asked.arguments, &edit.arguments, &shown),
         });
-        let last = last.filter(|_| !closed).map(|last| Last {
-            id: last.id().to_owned(),
-            at: Moment::past(last.created_ms(), now_ms),
-            by: last.decision().map(|decision| plain(&decision.by.name)),
-            changes: changes(last.arguments(), card.arguments(), &shown),
-        });
+        let last = last.and_then(|last| Last::of(last, card, (decides, now_ms)));
         Ok(Self {
             id: card.id().to_owned(),
             version: card.version(),
@@ -199,7 +197,7 @@ impl CardPage {
             may_reveal: decides && hidden && sheet.is_some(),
             sheet,
             size: size(card.arguments().len()),
-            digest: card.digest().to_string(),
+            digest: if closed { String::new() } else { card.digest().to_string() },
             rule: plain(&asked.rule),
             generation: asked.generation,
             created: Moment::past(card.created_ms(), now_ms),
@@ -221,6 +219,20 @@ impl CardPage {
             voted,
             standing: standing(card),
             editable: editable.flatten(),
+        })
+    }
+}
+
+impl Last {
+    // What either of the two hides stays hidden, also where this one's secrets are shown.
+    fn of(last: &Card, card: &Card, (decides, now_ms): (bool, u64)) -> Option<Self> {
+        let either = last.asked().secret.iter().chain(&card.asked().secret).cloned();
+        let secrets = Secrets::new(&either.collect::<Vec<_>>());
+        (decides || secrets.is_empty()).then(|| Self {
+            id: last.id().to_owned(),
+            at: Moment::past(last.created_ms(), now_ms),
+            by: last.decision().map(|decision| plain(&decision.by.name)),
+            changes: changes(last.arguments(), card.arguments(), &secrets),
         })
     }
 }
@@ -255,6 +267,10 @@ impl Seen {
 pub(super) fn changes(before: &str, after: &str, secrets: &Secrets) -> Changes {
     // A card's arguments are JSON.
     let found = difference(before, after, JsonLimits::default()).unwrap_or_default();
+    let Some(found) = found else {
+        let same = before == after;
+        return Changes { rows: Vec::new(), more: 0, long: !same };
+    };
     let more = found.len().saturating_sub(CHANGES_MAX);
     let rows = found.into_iter().take(CHANGES_MAX).map(|change| {
         // A value is secret if anything it is part of is.
@@ -272,7 +288,7 @@ pub(super) fn changes(before: &str, after: &str, secrets: &Secrets) -> Changes {
             after: side(change.after),
         }
     });
-    Changes { rows: rows.collect(), more }
+    Changes { rows: rows.collect(), more, long: false }
 }
 
 fn step(above: &portcullis_policy::ledger::Ancestor) -> Step {

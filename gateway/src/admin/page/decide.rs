@@ -129,7 +129,7 @@ async fn review(
     let (draft, status, wrong) = match checked {
         Ok(edited) => {
             let changes = changes(card.arguments(), &edited, &secrets);
-            let ready = !changes.rows.is_empty();
+            let ready = !changes.rows.is_empty() || changes.long;
             let wrong = (!ready).then(|| "Nothing is changed yet.".to_owned());
             (Draft { text, changes, ready }, StatusCode::OK, wrong)
         }

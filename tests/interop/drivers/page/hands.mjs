@@ -149,7 +149,7 @@ export const hands = {
     await page.waitForSelector('#pane .state.denied');
     await page.click('#next');
     await page.waitForSelector('#approve');
-    await page.selectOption('#standing', { label: 'Any call of this tool, for 10 minutes' });
+    await page.selectOption('#standing', { label: 'Any call of it, for 10 minutes' });
     await page.click('#approve');
     equal((await calls[2].answer).error, false, 'an approval');
     await page.goto(stage.admin);

@@ -92,7 +92,7 @@ export const texts = {
     await Promise.all([page.waitForEvent('load'), page.click('.batch button')]);
     await shown(page, [inText(title), ...description.split('\n').map(inText)], 'main', 'a batch');
     await stage.open(page, card);
-    await page.selectOption('#standing', { label: 'Any call of this tool, for 10 minutes' });
+    await page.selectOption('#standing', { label: 'Any call of it, for 10 minutes' });
     await page.click('#approve');
     equal((await answer).error, false, 'the answer');
     await page.goto(`${stage.admin}/standing`);
