@@ -9,6 +9,7 @@ mod arguments;
 mod assets;
 mod batch;
 mod card;
+mod comparison;
 mod decide;
 mod fault;
 mod form;

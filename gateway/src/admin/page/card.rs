@@ -2,19 +2,15 @@
 
 use super::super::Api;
 use super::super::card::Claims;
-use super::arguments::{Piece, Sheet, editable, pieces, sheet};
+use super::arguments::{Sheet, editable, sheet};
+use super::comparison::{Changes, Last, changes};
 use super::fault::PageFault;
 use super::time::{Moment, rough, size};
 use crate::identity::Admin;
 use crate::plain::{lines, plain};
-use portcullis_policy::difference::difference;
-use portcullis_policy::json::JsonLimits;
 use portcullis_policy::ledger::words::role;
 use portcullis_policy::ledger::{Card, Decision, Outcome, State, Verdict};
 use portcullis_policy::secret::Secrets;
-
-/// Most differences that are shown; more are counted.
-const CHANGES_MAX: usize = 50;
 
 /// Whether secret values are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,33 +89,6 @@ pub(super) struct Said {
 pub(super) struct Edited {
     pub(super) by: String,
     pub(super) changes: Changes,
-}
-
-/// The last call of the same kind.
-#[derive(Debug)]
-pub(super) struct Last {
-    pub(super) id: String,
-    pub(super) at: Moment,
-    pub(super) by: Option<String>,
-    pub(super) changes: Changes,
-}
-
-/// What differs between two texts of arguments.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) rows: Vec<ChangeRow>,
-    /// How many more there are.
-    pub(super) more: usize,
-    /// True if they differ and are too long to say where.
-    pub(super) long: bool,
-}
-
-/// One value that differs.
-#[derive(Debug)]
-pub(super) struct ChangeRow {
-    pub(super) path: Vec<Piece>,
-    pub(super) before: Option<Vec<Piece>>,
-    pub(super) after: Option<Vec<Piece>>,
 }
 
 /// What the tool of a card is said to be.
@@ -223,20 +192,6 @@ impl CardPage {
     }
 }
 
-impl Last {
-    // What either of the two hides stays hidden, also where this one's secrets are shown.
-    fn of(last: &Card, card: &Card, (decides, now_ms): (bool, u64)) -> Option<Self> {
-        let either = last.asked().secret.iter().chain(&card.asked().secret).cloned();
-        let secrets = Secrets::new(&either.collect::<Vec<_>>());
-        (decides || secrets.is_empty()).then(|| Self {
-            id: last.id().to_owned(),
-            at: Moment::past(last.created_ms(), now_ms),
-            by: last.decision().map(|decision| plain(&decision.by.name)),
-            changes: changes(last.arguments(), card.arguments(), &secrets),
-        })
-    }
-}
-
 /// What of a card's arguments is seen.
 struct Seen {
     sheet: Option<Sheet>,
@@ -261,34 +216,6 @@ impl Seen {
         let hidden = sheet.as_ref().is_none_or(|sheet| sheet.hidden > 0);
         Ok(Self { sheet, secrets, closed, hidden })
     }
-}
-
-/// What differs between two texts of arguments, without what is secret.
-pub(super) fn changes(before: &str, after: &str, secrets: &Secrets) -> Changes {
-    // A card's arguments are JSON.
-    let found = difference(before, after, JsonLimits::default()).unwrap_or_default();
-    let Some(found) = found else {
-        let same = before == after;
-        return Changes { rows: Vec::new(), more: 0, long: !same };
-    };
-    let more = found.len().saturating_sub(CHANGES_MAX);
-    let rows = found.into_iter().take(CHANGES_MAX).map(|change| {
-        // A value is secret if anything it is part of is.
-        let secret = (1..=change.path.len())
-            .any(|depth| change.path.get(..depth).is_some_and(|path| secrets.hides(path)));
-        let side = |text: Option<String>| {
-            text.map(|text| match secret {
-                true => pieces("hidden", portcullis_policy::secret::MASK),
-                false => pieces("", &text),
-            })
-        };
-        ChangeRow {
-            path: pieces("", &change.path.join(".")),
-            before: side(change.before),
-            after: side(change.after),
-        }
-    });
-    Changes { rows: rows.collect(), more, long: false }
 }
 
 fn step(above: &portcullis_policy::ledger::Ancestor) -> Step {

@@ -3,7 +3,8 @@
 use super::super::Api;
 use super::super::approvals::find;
 use super::super::decision::{Decided, decided};
-use super::card::{Reveal, changes};
+use super::card::Reveal;
+use super::comparison::{Changes, changes};
 use super::fault::PageFault;
 use super::form::Form;
 use super::inbox::{Beside, Draft, Notice, shown};
@@ -134,7 +135,7 @@ async fn review(
             (Draft { text, changes, ready }, StatusCode::OK, wrong)
         }
         Err(wrong) => {
-            let draft = Draft { text, changes: super::card::Changes::default(), ready: false };
+            let draft = Draft { text, changes: Changes::default(), ready: false };
             (draft, StatusCode::BAD_REQUEST, Some(format!("Nothing was decided: {wrong}.")))
         }
     };

@@ -4,6 +4,7 @@ use super::super::Api;
 use super::super::approvals::find;
 use super::super::cursor::Listing;
 use super::card::{CardPage, Reveal};
+use super::comparison::Changes;
 use super::fault::PageFault;
 use super::frame::{At, Frame, render};
 use super::list::{PAGE, Row, Rows, Wanted, row, waiting};
@@ -59,7 +60,7 @@ pub(super) struct Notice<'a> {
 #[derive(Debug)]
 pub(super) struct Draft {
     pub(super) text: String,
-    pub(super) changes: super::card::Changes,
+    pub(super) changes: Changes,
     /// True if they may be approved as they are.
     pub(super) ready: bool,
 }
