@@ -56,16 +56,15 @@ pub(super) async fn claude_code(
         return Err(Fault::bad("body", format!("an id has at most {ID_BYTES_MAX} bytes")));
     }
     let agent = AgentName::new(&told.agent_type).ok().filter(|agent| admin.may_run(agent));
-    // Two harnesses may number their sessions alike.
-    let session = format!("{}/{}", admin.name(), told.session_id);
-    let subagent = Subagent { session: session.clone(), id: told.agent_id };
+    let (harness, session) = (admin.name().to_owned(), told.session_id.clone());
+    let subagent = Subagent { harness, session, id: told.agent_id };
     let ended = match (told.hook_event_name.as_str(), agent) {
         ("SubagentStart", Some(agent)) => {
             api.runs.pairs().started(subagent, &agent, api.parked.now_ms());
             Over::default()
         }
         ("SubagentStop", Some(_)) => api.runs.pairs().stopped(&subagent),
-        ("SessionEnd", _) => api.runs.pairs().session_ended(&session),
+        ("SessionEnd", _) => api.runs.pairs().session_ended(admin.name(), &told.session_id),
         _ => Over::default(),
     };
     // Each by itself: one that cannot be ended keeps no other alive.

@@ -1,9 +1,9 @@
 //! Which runs belong to which subagents of a harness that tells of them by hooks.
 //!
 //! A helper that prints a token does not know for which subagent, and a hook does not know of
-//! runs. So a run has candidates: the subagents of its agent that were at work when it began, or,
-//! if there was none, those that began right after. It is over when all of them are: then it is
-//! over whosever it was. Soft state: after a restart runs end by their time.
+//! runs. So a run has candidates: the subagents of its agent that were at work when it began or began
+//! right after, whoever tells of them: the helper may have another credential than the hooks. It is over when all of them are: then it is over whosever it
+//! was. Soft state: after a restart runs end by their time.
 
 use parking_lot::Mutex;
 use portcullis_policy::name::AgentName;
@@ -14,9 +14,11 @@ const AFTER_MS: u64 = 10_000;
 /// Most subagents, and most runs, that are kept in mind; the oldest go first.
 const KEPT_MAX: usize = 10_000;
 
-/// A subagent: the session of its harness, and its id there.
+/// A subagent: its harness, the session there, and its id in that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Subagent {
+    /// The admin principal that tells of it.
+    pub harness: String,
     /// The session.
     pub session: String,
     /// The id within it.
@@ -38,8 +40,6 @@ struct Run {
     id: String,
     agent: AgentName,
     began_ms: u64,
-    // True if no subagent of its agent was at work when it began.
-    early: bool,
     candidates: BTreeSet<Subagent>,
 }
 
@@ -56,10 +56,10 @@ impl Pairs {
     /// A helper started a run of `agent`.
     pub fn began(&self, run: &str, agent: &AgentName, now_ms: u64) {
         let mut state = self.0.lock();
-        let of_agent = state.at_work.iter().filter(|(_, of)| *of == agent);
-        let candidates: BTreeSet<_> = of_agent.map(|(subagent, _)| subagent.clone()).collect();
-        let (id, agent, early) = (run.to_owned(), agent.clone(), candidates.is_empty());
-        state.runs.push(Run { id, agent, began_ms: now_ms, early, candidates });
+        let own = state.at_work.iter().filter(|(_, of)| *of == agent);
+        let candidates = own.map(|(subagent, _)| subagent.clone()).collect();
+        let (id, agent) = (run.to_owned(), agent.clone());
+        state.runs.push(Run { id, agent, began_ms: now_ms, candidates });
         if state.runs.len() > KEPT_MAX {
             state.runs.remove(0);
         }
@@ -68,8 +68,8 @@ impl Pairs {
     /// A subagent began.
     pub fn started(&self, subagent: Subagent, agent: &AgentName, now_ms: u64) {
         let mut state = self.0.lock();
-        for run in state.runs.iter_mut().filter(|run| run.early && run.agent == *agent) {
-            if now_ms.saturating_sub(run.began_ms) <= AFTER_MS {
+        for run in &mut state.runs {
+            if run.agent == *agent && now_ms.saturating_sub(run.began_ms) <= AFTER_MS {
                 run.candidates.insert(subagent.clone());
             }
         }
@@ -85,8 +85,8 @@ impl Pairs {
     }
 
     /// A session ended, and with it all its subagents.
-    pub fn session_ended(&self, session: &str) -> Over {
-        self.0.lock().end(|one| one.session == session)
+    pub fn session_ended(&self, harness: &str, session: &str) -> Over {
+        self.0.lock().end(|one| one.harness == harness && one.session == session)
     }
 }
 
@@ -120,7 +120,12 @@ mod tests {
     }
 
     fn one(id: &str) -> Subagent {
-        Subagent { session: "s".to_owned(), id: id.to_owned() }
+        of("ci", id)
+    }
+
+    fn of(harness: &str, id: &str) -> Subagent {
+        let (harness, session) = (harness.to_owned(), "s".to_owned());
+        Subagent { harness, session, id: id.to_owned() }
     }
 
     #[test]
@@ -130,7 +135,7 @@ mod tests {
         pairs.began("run_a", &agent(), 5);
         // A connection that is made again is another run of the same subagent.
         pairs.began("run_b", &agent(), 90_000);
-        pairs.started(one("b"), &agent(), 90_001);
+        pairs.started(one("b"), &agent(), 90_001 + AFTER_MS);
         pairs.began("run_other", &AgentName::new("writer").unwrap(), 90_002);
         let ended = pairs.stopped(&one("a"));
         assert_eq!(ended, Over { over: vec!["run_a".to_owned(), "run_b".to_owned()], unclear: 0 });
@@ -154,7 +159,28 @@ mod tests {
         pairs.began("run_x", &agent(), 2);
         pairs.began("run_y", &agent(), 3);
         assert_eq!(pairs.stopped(&one("a")), Over { over: Vec::new(), unclear: 2 });
-        assert_eq!(pairs.session_ended("another"), Over::default());
-        assert_eq!(pairs.session_ended("s").over, ["run_x", "run_y"]);
+        assert_eq!(pairs.session_ended("ci", "another"), Over::default());
+        assert_eq!(pairs.session_ended("ci", "s").over, ["run_x", "run_y"]);
+    }
+
+    #[test]
+    fn a_run_that_began_before_its_subagent_does_not_end_with_another_one() {
+        let pairs = Pairs::default();
+        pairs.began("run_a", &agent(), 0);
+        pairs.started(one("a"), &agent(), 1);
+        pairs.began("run_b", &agent(), 2);
+        pairs.started(one("b"), &agent(), 3);
+        assert_eq!(pairs.stopped(&one("a")), Over { over: Vec::new(), unclear: 2 });
+        assert_eq!(pairs.stopped(&one("b")).over, ["run_a", "run_b"]);
+    }
+
+    #[test]
+    fn two_harnesses_may_number_alike() {
+        let pairs = Pairs::default();
+        pairs.began("run_a", &agent(), 1);
+        pairs.started(one("a"), &agent(), 2);
+        assert_eq!(pairs.stopped(&of("other", "a")), Over::default());
+        assert_eq!(pairs.session_ended("other", "s"), Over::default());
+        assert_eq!(pairs.stopped(&one("a")).over, ["run_a"]);
     }
 }
